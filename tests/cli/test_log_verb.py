@@ -14,7 +14,7 @@ import pytest
 
 from editd_client.cli import options, output
 from editd_client.cli.contents import stats_of
-from editd_client.cli.undo import time_named
+from editd_client.cli.undo import parse_moment
 from support.workplace import replace, workplace, write
 
 if TYPE_CHECKING:
@@ -189,8 +189,8 @@ def test_a_day_begins_at_midnight_of_the_users_zone() -> None:
     assert local("today") == today
     assert local("yesterday").date() == (today - timedelta(days=1)).date()
     assert (local("yesterday").hour, local("yesterday 14:30").hour, local("9:05").minute) == (0, 14, 5)
-    assert time_named("yesterday") == options.parse_time("yesterday")
-    assert (time_named("12"), time_named("abcd")) == (12, "abcd")
+    assert parse_moment("yesterday") == options.parse_time("yesterday")
+    assert (parse_moment("12"), parse_moment("abcd")) == (12, "abcd")
     for wrong in ("", "tomorrow", "25:99"):
         with pytest.raises(click.BadParameter, match="is not a time"):
             options.parse_time(wrong)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from editd_client.cli.undo import time_named
+from editd_client.cli.undo import parse_moment
 from support.workplace import replace, write
 
 if TYPE_CHECKING:
@@ -152,11 +152,11 @@ def test_help_teaches_by_example(editctl: Run) -> None:
 
 
 def test_a_moment_is_a_transaction_or_a_time() -> None:
-    assert time_named("12") == 12
-    assert time_named("abc4") == "abc4"
-    assert time_named("100d") == "100d", "an id may begin so"
-    assert str(time_named("2h")).endswith("Z")
-    assert time_named("2026-03-01T14:30:00+00:00") == "2026-03-01T14:30:00.000000Z"
+    assert parse_moment("12") == 12
+    assert parse_moment("abc4") == "abc4"
+    assert parse_moment("100d") == "100d", "an id may begin so"
+    assert str(parse_moment("2h")).endswith("Z")
+    assert parse_moment("2026-03-01T14:30:00+00:00") == "2026-03-01T14:30:00.000000Z"
 
 
 def test_undo_of_a_path_alone_takes_its_newest_edit_and_all_takes_each(

@@ -264,6 +264,7 @@ def test_a_long_file_of_wrong_keys_is_refused_after_a_bounded_amount_of_work(
     text = "".join(f"a{number} = 1\n" for number in range(PROBLEMS_MAX * 20))
     counted = SimpleNamespace(loads=count, TOMLDecodeError=tomllib.TOMLDecodeError)
     monkeypatch.setattr("editd.config.load.tomllib", counted)
+    monkeypatch.setattr("editd.config.toml_lines.tomllib", counted)
     problems = wrong(text)
     assert problems[0].startswith("c.toml:1: a0: there is no such key.")
     assert problems[-1] == "c.toml: has more errors than these 100."

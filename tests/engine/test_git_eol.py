@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pygit2
 import pytest
 
-from editd.engine.git_branch import as_added, converted_by, ends_of
+from editd.engine.git_branch import converting_attribute, ends_of, to_blob
 from editd.values.content import version_of
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def test_the_blob_is_that_of_git_for_every_setting(tmp_path: Path, attributes: s
         input=paths, text=True, capture_output=True, check=True,
     ).stdout.split()  # fmt: skip
     ours = [
-        version_of(as_added(content, ends_of(repository, str(number)), None))
+        version_of(to_blob(content, ends_of(repository, str(number)), None))
         for number, content in enumerate(CONTENTS)
     ]
     assert ours == by_git
@@ -52,5 +52,5 @@ def test_what_else_git_would_convert_is_named(tmp_path: Path) -> None:
     (tmp_path / ".gitattributes").write_text(
         "a filter=lfs\nb ident\nc working-tree-encoding=UTF-16\nd -filter text\n"
     )
-    found = [converted_by(repository, path) for path in ("a", "b", "c", "d", "e")]
+    found = [converting_attribute(repository, path) for path in ("a", "b", "c", "d", "e")]
     assert found == ["filter=lfs", "ident", "working-tree-encoding=UTF-16", None, None]

@@ -340,10 +340,10 @@ def test_files_that_no_edit_may_touch_are_named_apart() -> None:
 
 
 def test_a_sentence_about_one_file_has_its_verb_in_the_singular() -> None:
-    assert scan_worker.counted(1, "have a path of more than 4095 bytes") == (
+    assert scan_worker.count_sentence(1, "have a path of more than 4095 bytes") == (
         "1 file has a path of more than 4095 bytes"
     )
-    assert scan_worker.counted(2, "have a path of more than 4095 bytes") == (
+    assert scan_worker.count_sentence(2, "have a path of more than 4095 bytes") == (
         "2 files have a path of more than 4095 bytes"
     )
 

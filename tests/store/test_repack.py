@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pygit2
 import pytest
 
-from editd.store import pack_worker, repack
+from editd.store import repack
 from editd.store.git_objects import commit_content
 from editd.store.git_repository import (
     create_store,
@@ -159,7 +159,7 @@ def test_no_pack_goes_while_they_are_proven_and_packing_goes_on(store: Path) -> 
 def test_only_so_many_are_put_together_at_once_that_a_large_one_comes_of_them(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pack_worker, "SMALL_OBJECTS", 3 * 20 - 1)
+    monkeypatch.setattr(repack, "SMALL_OBJECTS", 3 * 20 - 1)
     commits(store, repack.PACKS_MAX + 1)  # of three objects each
     run(store)
     assert len(packs(store)) == repack.PACKS_MAX + 1 - 20 + 1
@@ -242,7 +242,7 @@ def test_one_that_is_cut_off_leaves_no_index_without_its_pack(
         monkeypatch.undo()
         raise OSError("cut off")
 
-    monkeypatch.setattr("editd.store.pack_worker.os.rename", only_one)
+    monkeypatch.setattr("editd.store.repack.os.rename", only_one)
     with pytest.raises(OSError, match="cut off"):
         repack.repack(pygit2.Repository(str(store)))
     (new,) = set(packs(store)) - set(before)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from typing import TYPE_CHECKING
 
-from editd.workspace import scope
+from editd.workspace import watch_set
 from editd.workspace.watch_set import WatchSet
 
 if TYPE_CHECKING:
@@ -64,5 +64,5 @@ def test_the_rules_are_read_again_after_a_while(tmp_path: Path, monkeypatch: pyt
     here = WatchSet(str(tmp_path))
     assert here.has(b"out")
     (tmp_path / ".gitignore").write_text("out\n")
-    monkeypatch.setattr(scope, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(watch_set, "FRESH_SECONDS", 0.0)
     assert not here.has(b"out")

@@ -252,7 +252,7 @@ def run(arguments: Sequence[str]) -> int:
             stream.reconfigure(encoding="utf-8", errors="surrogateescape")
     if COMPLETE in os.environ:  # the shell asks for a completion
         _completing(editctl)
-    code, report = _carried_out(arguments, invocation)
+    code, report = _carry_out(arguments, invocation)
     try:
         report()
         output.flush()
@@ -264,7 +264,7 @@ def run(arguments: Sequence[str]) -> int:
     return code
 
 
-def _carried_out(arguments: Sequence[str], invocation: Invocation) -> tuple[int, Callable[[], None]]:
+def _carry_out(arguments: Sequence[str], invocation: Invocation) -> tuple[int, Callable[[], None]]:
     """Run the command line; return the exit code and a function that prints the error, if any."""
     try:
         with output.writing():  # click writes its help, and the version

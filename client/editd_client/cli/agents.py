@@ -206,7 +206,7 @@ def _print_status(invocation: Invocation) -> int:
     from editd_client.agents.integration import Choices, program
 
     answers = _self_test(program("editd-hook"), invocation)
-    heard = _heard(invocation)
+    heard = _newest_events(invocation)
     user = _integrator(invocation, Choices(), project=False)
     project = _integrator(invocation, Choices(), project=True)
     rows: list[dict[str, Any]] = [
@@ -263,7 +263,7 @@ def _self_test(hook: str, invocation: Invocation) -> dict[str, Any]:
     return {"ok": done.returncode == 0, "text": (done.stdout or done.stderr).strip()}
 
 
-def _heard(invocation: Invocation) -> dict[str, dict[str, Any]]:
+def _newest_events(invocation: Invocation) -> dict[str, dict[str, Any]]:
     """Return the newest event of each agent that the daemon knows of; nothing if none runs."""
     try:
         with invocation.client(start=False) as client:

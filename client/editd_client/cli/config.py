@@ -181,7 +181,7 @@ def edit(invocation: Invocation, here: bool) -> int:
     path = _path(invocation, here=here)
     text = read_text(path) or template()
     while True:
-        text = _edited(text)
+        text = _edit(text)
         try:
             check_draft(text, path, invocation.workspace.id)
         except ConfigError as wrong:
@@ -231,7 +231,7 @@ def _reload_if_running(invocation: Invocation) -> int:
     return 0
 
 
-def _edited(text: str) -> str:
+def _edit(text: str) -> str:
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     with tempfile.TemporaryDirectory(prefix="editctl-") as folder:
         name = os.path.join(folder, "config.toml")
@@ -403,7 +403,7 @@ def with_key(text: str, key: str, value: str, name: str) -> str:
 
     check_text(text, name)
     *tables, own = key.split(".")
-    parsed = _parsed(value)
+    parsed = _parse(value)
     try:
         document = tomlkit.parse(text)
         table: Any = document
@@ -425,7 +425,7 @@ def with_key(text: str, key: str, value: str, name: str) -> str:
     return changed
 
 
-def _parsed(value: str) -> Any:
+def _parse(value: str) -> Any:
     """Return the value of the TOML text, otherwise the text as a string."""
     try:
         return tomllib.loads(f"value = {value}")["value"]

@@ -15,7 +15,7 @@ import click
 from editd.words import in_the_way
 from editd_client.cli import output
 from editd_client.cli.binary_patch import binary_change, delta_target
-from editd_client.cli.options import as_json, transaction_named
+from editd_client.cli.options import as_json, parse_transaction
 from editd_client.errors import EditdError
 from editd_client.file_text import text_of
 
@@ -47,7 +47,7 @@ def read_verb(invocation: Invocation, path: str, at: str | None) -> None:
       editctl read src/app.py --json | jq -r .version
     """
     with invocation.client() as client:
-        result = client.read(invocation.path(path), at=None if at is None else transaction_named(at))
+        result = client.read(invocation.path(path), at=None if at is None else parse_transaction(at))
     if not invocation.say_json(result):
         with output.writing():
             sys.stdout.flush()
@@ -112,12 +112,12 @@ def _parse(words: tuple[str, ...]) -> tuple[Tx | None, Tx | None, tuple[str, ...
     """Return the first and the last transaction, each None if not named, and the paths."""
     until = UNTIL.fullmatch(words[0]) if words else None
     if until is not None:
-        return 0, transaction_named(until["after"]), words[1:]
+        return 0, parse_transaction(until["after"]), words[1:]
     named = RANGE.fullmatch(words[0]) if words else None
     if named is None:
         return None, None, words
     before, after = named["before"], named["after"]
-    return transaction_named(before), None if after is None else transaction_named(after), words[1:]
+    return parse_transaction(before), None if after is None else parse_transaction(after), words[1:]
 
 
 TRIES_MAX = 10  # while another program keeps writing the file
@@ -154,7 +154,7 @@ def blame_verb(invocation: Invocation, *, path: str, lines: str | None) -> None:
             result, texts = _with_text(client, invocation.path(path))
             _check_range(first, result, path)
             part = replace(result, lines=result.lines[first - 1 : last])
-            output.page(_shown(part, texts[first - 1 : last]))
+            output.page(_blame_rows(part, texts[first - 1 : last]))
 
 
 def _range_of(text: str) -> tuple[int, int | None]:
@@ -187,7 +187,7 @@ def _with_text(client: Client, path: str) -> tuple[BlameResult, list[str]]:
     return result, ["" for _ in result.lines]
 
 
-def _shown(result: BlameResult, texts: list[str]) -> Iterator[str]:
+def _blame_rows(result: BlameResult, texts: list[str]) -> Iterator[str]:
     who = [_who(line) for line in result.lines]
     name_width = min(max(map(len, who), default=0), WHO_CHARACTERS_MAX)
     seq_width = max((len(_name(line)) for line in result.lines), default=0)
@@ -259,7 +259,7 @@ class Piece:
     is_gone: bool = False  # undoing it would change nothing
 
 
-def hunks_named(invocation: Invocation, texts: Sequence[str]) -> dict[str, list[int]]:
+def parse_hunks(invocation: Invocation, texts: Sequence[str]) -> dict[str, list[int]]:
     """Return the hunks that `--hunk PATH:K` names, by path."""
     named: dict[str, list[int]] = {}
     for text in texts:
@@ -300,7 +300,7 @@ def choose(client: Client, tx: Tx, paths: Sequence[str] | None) -> HunkSelection
     result = client.show(tx, diff=False, hunks=True, decoded=True)
     pieces = list(_pieces(result, paths))
     _ask(client, result.transaction.seq, pieces)
-    return _chosen(pieces)
+    return _selection(pieces)
 
 
 def _pieces(result: ShowResult, paths: Sequence[str] | None) -> Iterator[Piece]:
@@ -393,7 +393,7 @@ def _answer(pieces: list[Piece], at: int, *, has_next: bool, has_previous: bool)
     return output.ask_key(f"({at + 1}/{len(pieces)}) Undo {subject} [{keys}]? ")
 
 
-def _chosen(pieces: Sequence[Piece]) -> HunkSelection:
+def _selection(pieces: Sequence[Piece]) -> HunkSelection:
     """Return the chosen paths and hunks. A file whose effective hunks are all chosen is undone whole."""
     chosen = HunkSelection()
     for file in dict.fromkeys(piece.file.path for piece in pieces):

@@ -384,7 +384,7 @@ def dialects_verb(invocation: Invocation, dialect: str | None) -> None:
         if dialect is None:
             output.echo(f"{output.paint(f'{entry.name:<8}', 'cyan')} {_names(entry)}")
         elif entry.name == dialect:
-            for line in _described(entry):
+            for line in _describe(entry):
                 output.echo(line)
 
 
@@ -392,7 +392,7 @@ def _names(entry: DialectEntry) -> str:
     return ", ".join(tool.name for tool in entry.tools)
 
 
-def _described(entry: DialectEntry) -> Iterator[str]:
+def _describe(entry: DialectEntry) -> Iterator[str]:
     yield entry.description
     for tool in entry.tools:
         yield ""

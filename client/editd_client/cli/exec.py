@@ -70,7 +70,7 @@ def exec_verb(invocation: Invocation, command: tuple[str, ...], isolated: bool, 
         if not invocation.session:
             client.hello(current_actor())
         began = client.exec_begin(shlex.join(command))
-        _warn(_named_in(command, invocation.workspace.root, began.unrecorded), NEVER_RECORDED)
+        _warn(_paths_in(command, invocation.workspace.root, began.unrecorded), NEVER_RECORDED)
         status = _run(command)
         try:
             ended = client.exec_end(began.exec, status)
@@ -151,7 +151,7 @@ def _is_nowhere(name: str) -> bool:
     return os.sep not in name and shutil.which(name, os.F_OK) is None
 
 
-def _named_in(command: Sequence[str], root: str, paths: Sequence[str]) -> list[str]:
+def _paths_in(command: Sequence[str], root: str, paths: Sequence[str]) -> list[str]:
     """Return the paths that a word of the command names, or whose folder it names."""
     words = {word.strip("\"'") for argument in command[1:] for word in argument.split()}
     named = {os.path.relpath(os.path.realpath(word), root) for word in words if word}

@@ -102,7 +102,7 @@ class Invocation:
         """
         from editd_client.session_state import elsewhere, root_elsewhere
 
-        client = self._connected(start=start)
+        client = self._connect(start=start)
         if self.workspace.found == "named" and (root := root_elsewhere(client.ask, self.workspace)):
             raise elsewhere(self.workspace, root)
         if start and attach:
@@ -137,7 +137,7 @@ class Invocation:
                     "hint: the agent that runs this has several sessions. Choose one with --session NAME."
                 )
 
-    def _connected(self, *, start: bool) -> Client:
+    def _connect(self, *, start: bool) -> Client:
         from editd_client.cli.progress import PatientClient
         from editd_client.connect import check_not_elsewhere, connect_or_start
 

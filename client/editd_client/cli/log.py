@@ -15,7 +15,7 @@ import click
 from editd.words import Face
 from editd_client.cli import output
 from editd_client.cli.contents import hunk_lines, stat_lines
-from editd_client.cli.options import as_json, parse_time, range_named, transaction_named
+from editd_client.cli.options import as_json, parse_range, parse_time, parse_transaction
 from editd_client.errors import EditdError
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ def _changes(client: Client, transaction: Transaction, text: str) -> bool:
 def _lines(client: Client, result: LogResult, options: LogOptions) -> Iterator[str]:
     short: Iterator[str] | None = None
     if (template := options.template) is not None:
-        short = (_formatted(template, transaction) for transaction in result.transactions)
+        short = (_format(template, transaction) for transaction in result.transactions)
     elif options.oneline and sys.stdout.isatty():
         short = output.columns(result.transactions)
     elif options.oneline:
@@ -248,13 +248,13 @@ def _check_template(template: str) -> None:
         files=[], undoes=[], undone_by=None, request_id=None,
     )  # fmt: skip
     try:
-        _formatted(template, sample)
+        _format(template, sample)
     except (KeyError, ValueError, IndexError, AttributeError, TypeError):
         fields = ", ".join(_fields(sample))
         raise click.BadParameter(f"{template!r} is not a format. The fields are {fields}.") from None
 
 
-def _formatted(template: str, transaction: Transaction) -> str:
+def _format(template: str, transaction: Transaction) -> str:
     unescaped = re.sub(r"\\[nt\\]", lambda match: _ESCAPES[match[0]], template)
     return unescaped.format_map(_fields(transaction))
 
@@ -308,14 +308,14 @@ def show_verb(invocation: Invocation, transactions: tuple[str, ...], stat: bool,
             for result in results:
                 invocation.say_json(result)
         else:
-            output.page(_shown(invocation, results, stat=stat))
+            output.page(_result_lines(invocation, results, stat=stat))
 
 
 def _results(
     client: Client, transactions: tuple[str, ...], *, hunks: bool, decoded: bool
 ) -> Iterator[ShowResult]:
     """Request each transaction that the arguments name, the first one at once."""
-    named: Sequence[Tx] = [tx for name in transactions for tx in _named(client, name)]
+    named: Sequence[Tx] = [tx for name in transactions for tx in _resolve(client, name)]
     named = named or [client.status().head]
     show = functools.partial(client.show, hunks=hunks, diff=not hunks, decoded=decoded)
     return itertools.chain([show(named[0])], map(show, named[1:]))
@@ -324,21 +324,21 @@ def _results(
 def named_transactions(client: Client, transactions: Sequence[str]) -> Iterator[int]:
     """Yield the numbers of the transactions that the arguments name."""
     for name in transactions:
-        for tx in _named(client, name):
+        for tx in _resolve(client, name):
             yield tx if isinstance(tx, int) else client.show(tx, diff=False).transaction.seq
 
 
-def _named(client: Client, name: str) -> Sequence[Tx]:
-    ends = range_named(name)
+def _resolve(client: Client, name: str) -> Sequence[Tx]:
+    ends = parse_range(name)
     if ends is None:
-        return [transaction_named(name)]
+        return [parse_transaction(name)]
     first, last = (client.show(end, diff=False).transaction.seq for end in ends)
     if first > last:
         raise click.BadParameter(f"{name} is empty: the first one is newer than the last.")
     return range(first, last + 1)
 
 
-def _shown(invocation: Invocation, results: Iterator[ShowResult], *, stat: bool) -> Iterator[str]:
+def _result_lines(invocation: Invocation, results: Iterator[ShowResult], *, stat: bool) -> Iterator[str]:
     for number, result in enumerate(results):
         yield from [""] if number else []
         yield from output.paragraph(result.transaction, files=not stat)

@@ -158,13 +158,13 @@ def fitting(verb: Verb) -> Verb:
     return wrapped
 
 
-def range_named(text: str) -> tuple[Tx, Tx] | None:
+def parse_range(text: str) -> tuple[Tx, Tx] | None:
     """Return the first and the last transaction of `24..25`, or None if the text is no such range."""
     ends = RANGE.fullmatch(text.strip())
-    return None if ends is None else (transaction_named(ends[1]), transaction_named(ends[2]))
+    return None if ends is None else (parse_transaction(ends[1]), parse_transaction(ends[2]))
 
 
-def transaction_named(text: str) -> Tx:
+def parse_transaction(text: str) -> Tx:
     """Return a seq for a short number, otherwise a commit id or its prefix."""
     return int(text) if text.isdecimal() and len(text) < 20 else text
 

@@ -180,9 +180,9 @@ def approve(
             "Without a terminal to ask on, --view needs the token of `proposal show --json`."
         )
     with invocation.reviewer() as client:
-        shown = _undecided(client, proposal)
+        shown = _open_proposal(client, proposal)
         view = options["view"] or shown.view
-        chosen = _chosen(shown, hunks)
+        chosen = _hunk_ids(shown, hunks)
         if options["interactive"]:
             chosen = _ask_each(shown, chosen)
         elif is_asking:
@@ -225,7 +225,7 @@ def reject(
     from editd_client.conversations.decision import reject as conversation
 
     with invocation.reviewer() as client:
-        chosen = _chosen(_undecided(client, proposal), hunks)
+        chosen = _hunk_ids(_open_proposal(client, proposal), hunks)
         asker = OptionAsker(client, comment=comment)
         result = converse(conversation(asker, proposal, hunks=chosen, request_id=secrets.token_hex(16)))
     _report(invocation, result)
@@ -249,7 +249,7 @@ def comment(
         raise click.UsageError("--line goes with --path.")
     named = None if path is None else invocation.path(path)
     with invocation.client() as client:
-        chosen = None if hunk is None else _chosen(client.proposal_get(proposal), ((hunk,),))
+        chosen = None if hunk is None else _hunk_ids(client.proposal_get(proposal), ((hunk,),))
         about = chosen[0] if chosen else None
         asker = OptionAsker(client, comment=text)
         result = converse(conversation(asker, proposal, hunk=about, path=named, line=line))
@@ -334,7 +334,7 @@ def try_proposal(
 
     with invocation.client() as client:
         shown = client.proposal_get(proposal, content=True)
-        chosen = _chosen(shown, hunks)
+        chosen = _hunk_ids(shown, hunks)
         files = list(_trial_files(client, shown, chosen))
         try:
             done = run_trial(invocation.workspace.root, files, command)
@@ -363,7 +363,7 @@ def checkout(invocation: Invocation, proposal: int, folder: str, hunks: tuple[tu
 
     with invocation.client(attach=False) as client:
         shown = client.proposal_get(proposal, content=True)
-        files = list(_trial_files(client, shown, _chosen(shown, hunks)))
+        files = list(_trial_files(client, shown, _hunk_ids(shown, hunks)))
     try:
         copy_workspace(invocation.workspace.root, os.path.abspath(folder), files)
     except FileExistsError:
@@ -373,7 +373,7 @@ def checkout(invocation: Invocation, proposal: int, folder: str, hunks: tuple[tu
     output.echo(f"P{proposal} is in {folder}")
 
 
-def _undecided(client: Client, proposal: int) -> ProposalGetResult:
+def _open_proposal(client: Client, proposal: int) -> ProposalGetResult:
     """Return a proposal to decide about. Raises EditdError (`decided`), before a question is asked."""
     shown = client.proposal_get(proposal)
     if shown.state != "open":
@@ -390,7 +390,7 @@ def _report(invocation: Invocation, result: Any) -> None:
         output.echo(proposal_text.one_line(result.proposal))
 
 
-def _chosen(shown: ProposalGetResult, numbers: Iterable[Sequence[int]]) -> list[str] | None:
+def _hunk_ids(shown: ProposalGetResult, numbers: Iterable[Sequence[int]]) -> list[str] | None:
     """Return the ids of the hunks with these numbers, or None for all.
 
     Raises EditdError (`invalid_params`) for a number that the proposal does not have.

@@ -86,11 +86,11 @@ def marked_words(diff: str) -> Iterator[str]:
             text = output.plain(row.text, but="\t")
             yield output.paint(text, colour, bold=row.kind == "header")
         else:
-            text, colour = row.sign + "".join(map(_marked, parts_of(row))), output.DIFF_COLOURS.get(row.sign)
+            text, colour = row.sign + "".join(map(_mark, parts_of(row))), output.DIFF_COLOURS.get(row.sign)
             yield text if colour is None else output.style(text, fg=colour)
 
 
-def _marked(part: RowPart) -> str:
+def _mark(part: RowPart) -> str:
     text = output.plain(part.text, but="\t")
     if not part.is_changed:
         return text

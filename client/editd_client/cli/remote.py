@@ -239,10 +239,10 @@ def leave(invocation: Invocation, yes: bool) -> None:
       editctl remote leave --yes
     """
     with invocation.client() as client:
-        _say(invocation, _left(client, yes))
+        _say(invocation, _leave(client, yes))
 
 
-def _left(client: Client, yes: bool) -> RemoteResult:
+def _leave(client: Client, yes: bool) -> RemoteResult:
     """Leave the log. If it lacks transactions, ask the person on the terminal first."""
     try:
         return client.remote_leave(lose=yes)
@@ -294,8 +294,8 @@ def _rows(result: RemoteResult) -> Iterator[tuple[str, str]]:
         yield "returned", f"{_numbers(result.returned)}: files of this host returned to the log's"
     for seq in result.kept_back:
         yield "kept back", f"{seq}: {result.reasons.get(str(seq), '')}"
-    yield from _named("unusable", result.unusable, result.unusable_entries)
-    yield from _named("newer", result.newer, result.newer_entries)
+    yield from _entry_rows("unusable", result.unusable, result.unusable_entries)
+    yield from _entry_rows("newer", result.newer, result.newer_entries)
     if result.exclude:
         yield "stay here", ", ".join(result.exclude)
     if result.stays:
@@ -308,7 +308,7 @@ def _numbers(seqs: Sequence[int]) -> str:
     return ", ".join(map(str, seqs))
 
 
-def _named(title: str, entries: Sequence[NamedEntry], number: int) -> Iterator[tuple[str, str]]:
+def _entry_rows(title: str, entries: Sequence[NamedEntry], number: int) -> Iterator[tuple[str, str]]:
     """Yield a row for each entry that this host cannot use whole, the newest last."""
     if number > len(entries):
         yield title, f"{number - len(entries)} earlier entries"

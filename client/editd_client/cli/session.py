@@ -158,7 +158,7 @@ def resume_session(invocation: Invocation, name: str) -> None:
 
 
 def _line(entry: SessionEntry) -> str:
-    facts = [_paused(entry)] if entry.paused is not None else []
+    facts = [_pause_text(entry)] if entry.paused is not None else []
     facts += [f"by {output.plain(entry.actor)}"] if entry.actor else []
     facts += [f"{verb_} {' '.join(map(output.plain, globs))}" for verb_, globs in _globs(entry)]
     facts += ["merges"] if entry.on_stale == "merge" else []
@@ -167,7 +167,7 @@ def _line(entry: SessionEntry) -> str:
     return f"{output.paint(output.plain(entry.session), 'cyan')} {', '.join(facts)}"
 
 
-def _paused(entry: SessionEntry) -> str:
+def _pause_text(entry: SessionEntry) -> str:
     pause = entry.paused
     assert pause is not None, "callers have looked"
     state = "paused" if pause.action == "refuse" else "paused, proposes"
@@ -220,7 +220,7 @@ def _table(sessions: Sequence[SessionEntry]) -> Iterator[str]:
 def _row(entry: SessionEntry) -> tuple[str, ...]:
     is_counted = isinstance(entry.added, int) and isinstance(entry.removed, int)
     published = entry.published if isinstance(entry.published, list) else []
-    state = str(entry.state) + (f", {_paused(entry)}" if entry.paused is not None else "")
+    state = str(entry.state) + (f", {_pause_text(entry)}" if entry.paused is not None else "")
     if published:
         commits = ", ".join(f"{one.commit[: output.ID_DIGITS]} on {one.branch}" for one in published)
         state += f", published as {commits}"

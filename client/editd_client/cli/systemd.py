@@ -126,9 +126,9 @@ def status(invocation: Invocation) -> int:
     missing = [path for path in units.own_files() if not os.path.exists(os.path.join(_folder(), path))]
     facts: dict[str, str | bool] = {
         "installed": not missing,
-        "enabled": _asked("is-enabled", units.socket),
-        "socket": _asked("is-active", units.socket),
-        "service": _asked("is-active", units.service),
+        "enabled": _ask("is-enabled", units.socket),
+        "socket": _ask("is-active", units.socket),
+        "service": _ask("is-active", units.service),
     }
     if invocation.json:
         output.echo(output.json_text({"units": {"socket": units.socket, "service": units.service}, **facts}))
@@ -213,7 +213,7 @@ def _answers() -> bool:
     return state.stdout.strip() not in ("", "offline", "unknown")
 
 
-def _asked(question: str, unit: str) -> str:
+def _ask(question: str, unit: str) -> str:
     """Return systemd's answer to `is-enabled` or `is-active`, unchanged."""
     return _systemctl(question, unit).stdout.strip() or "unknown: systemctl --user does not answer"
 
@@ -315,9 +315,9 @@ class Units(Struct, frozen=True):
         yield "[Service]"
         for name in VARIABLES:
             if value := environment.get(name):
-                yield f"Environment={_quoted(f'{name}={value}')}"
+                yield f"Environment={_quote(f'{name}={value}')}"
         for folder in (os.path.dirname(self.workspace.state_folder), *_git_folders(self.workspace.root)):
-            yield f"ReadWritePaths={_quoted('-' + folder)}"
+            yield f"ReadWritePaths={_quote('-' + folder)}"
 
 
 def template(name: str) -> str:
@@ -333,10 +333,10 @@ def escape_path(path: str) -> str:
     names = [name for name in os.fsencode(path).split(b"/") if name]
     if not names:
         return "-"
-    return "-".join(map(_escape_name, names)) if names[0][:1] != b"." else "\\x2e" + _escaped_from(names, 1)
+    return "-".join(map(_escape_name, names)) if names[0][:1] != b"." else "\\x2e" + _escape_from(names, 1)
 
 
-def _escaped_from(names: list[bytes], start: int) -> str:
+def _escape_from(names: list[bytes], start: int) -> str:
     return "-".join([_escape_name(names[0][start:]), *map(_escape_name, names[1:])])
 
 
@@ -347,7 +347,7 @@ def _escape_name(name: bytes) -> str:
 def _with_our_command(service: str) -> str:
     """Return the unit with the editd of this installation, by its absolute path."""
     # -P: otherwise Python would import from the current folder. The `:` is a part of the first word.
-    command = " ".join([_quoted(f":{sys.executable}"), "-P", "-m", "editd", "--foreground", "-C", "%f"])
+    command = " ".join([_quote(f":{sys.executable}"), "-P", "-m", "editd", "--foreground", "-C", "%f"])
     return re.sub(r"(?m)^ExecStart=.*$", lambda _: f"ExecStart={command}", service)
 
 
@@ -373,7 +373,7 @@ def _literal(text: str) -> str:
     return text.replace("%", "%%")
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """Return the text as one word of a unit."""
     _refuse_lines(text)
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")

@@ -13,7 +13,7 @@ from editd.advice import Advice, method_term
 from editd.words import in_the_way
 from editd_client.cli import output
 from editd_client.cli.asker import OptionAsker, converse
-from editd_client.cli.contents import HunkSelection, check_terminal, choose, hunks_named
+from editd_client.cli.contents import HunkSelection, check_terminal, choose, parse_hunks
 from editd_client.cli.edits import report
 from editd_client.cli.options import (
     AuthorOptions,
@@ -22,9 +22,9 @@ from editd_client.cli.options import (
     fitting,
     forcing,
     is_time,
+    parse_range,
     parse_time,
-    range_named,
-    transaction_named,
+    parse_transaction,
 )
 from editd_client.errors import EditdError, refusal
 
@@ -123,7 +123,7 @@ def _undo(
 ) -> int:
     from editd_client import requests
 
-    transaction = None if options.one is None else transaction_named(options.one)
+    transaction = None if options.one is None else parse_transaction(options.one)
     filter_, parts = options.filter(invocation), options.parts(invocation)
     with invocation.client() as client:
         if options.interactive:
@@ -142,11 +142,11 @@ def _undo(
             last=options.newest,
             filter=filter_,
         )
-        result = _reversed(client, call, authorship, on_conflict)
+        result = _reverse(client, call, authorship, on_conflict)
     return report_undo(invocation, result, dry_run=authorship.dry_run)
 
 
-def _reversed(
+def _reverse(
     client: Client,
     call: Callable[..., PreparedCall[Any]],
     authorship: AuthorOptions,
@@ -177,7 +177,7 @@ class UndoOptions:
 
     @property
     def between(self) -> tuple[Tx, Tx] | None:
-        return None if self.transaction is None else range_named(self.transaction)
+        return None if self.transaction is None else parse_range(self.transaction)
 
     @property
     def one(self) -> str | None:
@@ -222,8 +222,8 @@ class UndoOptions:
         if self.one is not None or self.interactive:
             return None
         since, until = self.between or (
-            None if self.since is None else time_named(self.since),
-            None if self.until is None else time_named(self.until),
+            None if self.since is None else parse_moment(self.since),
+            None if self.until is None else parse_moment(self.until),
         )
         paths = invocation.paths(self.paths)
         if not any((self.sessions, self.actors, since is not None, until is not None, paths)):
@@ -245,7 +245,7 @@ class UndoOptions:
         """Return the parts of the one transaction: all of it if there are none."""
         is_one = self.one is not None or self.interactive
         paths = invocation.paths(self.paths) if is_one else None
-        return HunkSelection(paths or [], hunks_named(invocation, self.hunks))
+        return HunkSelection(paths or [], parse_hunks(invocation, self.hunks))
 
 
 def _newest(invocation: Invocation, client: Client, paths: list[str] | None) -> Tx:
@@ -287,7 +287,7 @@ def redo_verb(invocation: Invocation, force: bool, authorship: AuthorOptions) ->
     from editd_client import requests
 
     with invocation.client() as client:
-        result = _reversed(client, requests.redo, authorship, "force" if force else "fail")
+        result = _reverse(client, requests.redo, authorship, "force" if force else "fail")
     return report_undo(invocation, result, dry_run=authorship.dry_run)
 
 
@@ -337,11 +337,11 @@ def rollback_verb(
         call = partial(
             requests.rollback,
             session,
-            since=None if since is None else time_named(since),
+            since=None if since is None else parse_moment(since),
             include_published=include_published,
             include_by_time=include_by_time,
         )
-        result = _reversed(client, call, authorship, on_conflict)
+        result = _reverse(client, call, authorship, on_conflict)
     return report_undo(invocation, result, dry_run=authorship.dry_run)
 
 
@@ -389,17 +389,17 @@ def restore_verb(
         named = invocation.paths(paths)
         if when == BEFORE_NEWEST and not named:
             raise click.UsageError("Name a path after `--`, or a state.")
-        state = when if when == BEFORE_NEWEST else time_named(when)
-        result = _reversed(client, partial(requests.restore, state, paths=named), authorship)
+        state = when if when == BEFORE_NEWEST else parse_moment(when)
+        result = _reverse(client, partial(requests.restore, state, paths=named), authorship)
         report(invocation, result, dry_run=authorship.dry_run)
 
 
 REFUSED_EXIT_CODE = 1
 
 
-def time_named(text: str) -> Tx:
+def parse_moment(text: str) -> Tx:
     """Return a transaction, or a time as RFC 3339: `2h` is two hours ago, without a zone it is local."""
-    return parse_time(text) if is_time(text) else transaction_named(text.strip())
+    return parse_time(text) if is_time(text) else parse_transaction(text.strip())
 
 
 def report_undo(invocation: Invocation, result: UndoResult, *, dry_run: bool) -> int:
@@ -430,13 +430,13 @@ def _in_the_way(conflicts: list[InTheWay], *, is_left: bool) -> Iterator[str]:
     needs = sorted({seq for one in conflicts for seq in one.needs}, reverse=True)
     order = ", in this order" if len(needs) > 1 else ""
     if is_left and needs:
-        yield output.paint(f"to take back the rest: undo {_listed(needs)} first{order}", "red")
+        yield output.paint(f"to take back the rest: undo {_list(needs)} first{order}", "red")
     elif not is_left:
-        first = f"undo {_listed(needs)} first{order}, or " if needs else ""
+        first = f"undo {_list(needs)} first{order}, or " if needs else ""
         yield output.paint(f"it would be refused: {first}use --force", "red")
 
 
-def _listed(seqs: list[int]) -> str:
+def _list(seqs: list[int]) -> str:
     return ", ".join(map(str, seqs))
 
 
@@ -513,8 +513,8 @@ def _publish(
                 asker,
                 " ".join(sessions),
                 session=sessions or None,
-                from_=None if first is None else transaction_named(first),
-                to=None if last is None else transaction_named(last),
+                from_=None if first is None else parse_transaction(first),
+                to=None if last is None else parse_transaction(last),
                 branch=branch,
                 author=author,
             )

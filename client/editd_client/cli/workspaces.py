@@ -104,13 +104,13 @@ def _workspaces() -> Iterator[RunningWorkspace]:
         if not root or is_attempt:
             continue
         is_running = paths.is_running(state)
-        pid = _locked_by(state) if is_running else ""
+        pid = _lock_holder(state) if is_running else ""
         yield RunningWorkspace(
             root, name, state, is_running, int(pid) if pid.isdecimal() else None, os.path.isdir(root)
         )
 
 
-def _locked_by(state: str) -> str:
+def _lock_holder(state: str) -> str:
     """Return the process id in the lock of a running daemon; "" if it cannot be read."""
     try:
         with open(os.path.join(state, "lock"), encoding="ascii", errors="replace") as file:

@@ -55,10 +55,10 @@ def spare_by_time(
     for target in targets:
         if _is_in_doubt(target.transaction):
             doubtful = {touch.path for touch in target.touches}
-            asked += _named(target, doubtful)
+            asked += _name(target, doubtful)
         else:
             doubtful = _doubtful(target, sessions, history)
-            spared += _named(target, doubtful)
+            spared += _name(target, doubtful)
         kept = target.without(doubtful)
         if kept.touches:
             left.append(kept)
@@ -77,7 +77,7 @@ def spare_by_time(
     return left, warnings
 
 
-def _named(target: UndoTarget, paths: set[WorkspacePath]) -> list[str]:
+def _name(target: UndoTarget, paths: set[WorkspacePath]) -> list[str]:
     return [f"{path} ({target.transaction.seq})" for path in sorted(paths)]
 
 

@@ -131,16 +131,16 @@ class ExecSpans(OpenItems[ExecSpan]):
         super().__init__()
         self._store = store
         for kept in () if store is None else store.spans():
-            span = _restored(kept)
+            span = _from_row(kept)
             self.open[span.name] = span
 
     def add(self, span: ExecSpan) -> ExecSpan:
         """Open a span, or return the open one with its key. Raises Overloaded or InvalidParams."""
         if span.key is not None and (known := self.with_key(span.key)) is not None:
-            return self.verified(known, span.reader)
+            return self.verify(known, span.reader)
         COMMANDS.check([other.reader for other in self.open.values()], span.reader)
         if span.key is not None and self._store is not None:
-            self._store.put_span(_stored(span))
+            self._store.put_span(_to_row(span))
         self.open[span.name] = span
         return span
 
@@ -149,7 +149,7 @@ class ExecSpans(OpenItems[ExecSpan]):
         span.asked, span.ends_us = head, ends_us
         if self._store is not None:
             self._store.drop_span(span.name)
-            self._store.put_span(_stored(span))
+            self._store.put_span(_to_row(span))
 
     def end(self, name: str) -> bool:
         """Forget a span. Return whether it was open."""
@@ -164,7 +164,7 @@ class ExecSpans(OpenItems[ExecSpan]):
     def with_key(self, key: str) -> ExecSpan | None:
         return next((span for span in self.open.values() if span.key == key), None)
 
-    def verified(self, span: ExecSpan, reader: Reader) -> ExecSpan:
+    def verify(self, span: ExecSpan, reader: Reader) -> ExecSpan:
         """Return the open span of a repeated `exec.begin`. Raises InvalidParams if another session has it."""
         if span.reader != reader:
             raise InvalidParams(
@@ -172,7 +172,7 @@ class ExecSpans(OpenItems[ExecSpan]):
             )
         return span
 
-    def kept_of(self, session: str) -> list[ExecSpan]:
+    def keyed_spans(self, session: str) -> list[ExecSpan]:
         """Return the spans with a key of a session."""
         return [span for span in self.open.values() if span.session == session and span.key is not None]
 
@@ -202,13 +202,13 @@ class ExecSpans(OpenItems[ExecSpan]):
             for path in span.paths or ():
                 by_path.setdefault(path, []).append(span)
         if not by_path:
-            return [_attributed(commands, changes)]
+            return [_attribute(commands, changes)]
         groups: dict[tuple[str, ...], tuple[list[ExecSpan], list[Change[FileState]]]] = {}
         for together in _inseparable(changes):
             claims = _claims(together, by_path) or commands
             key = tuple(span.name for span in claims)
             groups.setdefault(key, (claims, []))[1].extend(together)
-        return [_attributed(claims, sorted(made, key=_path)) for claims, made in groups.values()]
+        return [_attribute(claims, sorted(made, key=_path)) for claims, made in groups.values()]
 
     def has_command(self) -> bool:
         """Return whether the span of a command is open."""
@@ -303,7 +303,7 @@ def _path(change: Change[FileState]) -> WorkspacePath:
     return change.path
 
 
-def _attributed(claims: Sequence[ExecSpan], changes: Sequence[Change[FileState]]) -> AttributedChanges:
+def _attribute(claims: Sequence[ExecSpan], changes: Sequence[Change[FileState]]) -> AttributedChanges:
     """Return the changes with their author, if all claims are one reader's."""
     if not claims:
         return AttributedChanges("outside", OUTSIDE, tuple(changes))
@@ -360,7 +360,7 @@ def _inseparable(changes: Sequence[Change[FileState]]) -> Iterable[list[Change[F
     return groups.values()
 
 
-def _stored(span: ExecSpan) -> StoredSpan:
+def _to_row(span: ExecSpan) -> StoredSpan:
     return StoredSpan(
         span.name, span.actor, span.session or "", span.command,
         None if span.paths is None else sorted(path.text for path in span.paths),
@@ -368,7 +368,7 @@ def _stored(span: ExecSpan) -> StoredSpan:
     )  # fmt: skip
 
 
-def _restored(kept: StoredSpan) -> ExecSpan:
+def _from_row(kept: StoredSpan) -> ExecSpan:
     return ExecSpan(
         NOBODY, reader_of(kept.session), kept.name, kept.actor, kept.session, kept.command,
         None if kept.paths is None else frozenset(map(WorkspacePath, kept.paths)),

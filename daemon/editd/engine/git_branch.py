@@ -106,14 +106,14 @@ def find_branch(repository: pygit2.Repository, named: str | None) -> Branch:
 
     Raises InvalidParams if git refuses the name, and the refusals of `check_free`.
     """
-    head = _resolved(repository, "HEAD")
+    head = _resolve(repository, "HEAD")
     if named is not None:
         if not _is_name(named):
             raise InvalidParams(
                 f"{named!r} is not a valid branch name.",
                 hint="Choose a name that `git check-ref-format --branch` accepts.",
             )
-        full = _resolved(repository, _HEADS + named)
+        full = _resolve(repository, _HEADS + named)
     else:
         full = head
     if not full.startswith(_HEADS):
@@ -146,14 +146,14 @@ def check_free(branch: Branch) -> None:
     repository, full = branch.repository, _HEADS + branch.name
     if branch.is_current:
         _check_no_operation(repository)
-        if _resolved(repository, "HEAD") != full:
+        if _resolve(repository, "HEAD") != full:
             raise Conflict(
                 f"{branch.name} is no longer checked out.", hint="Publish again.", data={"files": []}
             )
     for git_folder, folder in _worktrees(repository):
         for word, refs, command in (
-            ("rebase", _rebased(git_folder), "rebase --abort"),
-            ("bisect", _bisected(git_folder), "bisect reset"),
+            ("rebase", _rebase_branches(git_folder), "rebase --abort"),
+            ("bisect", _bisect_branches(git_folder), "bisect reset"),
         ):
             if full in refs:
                 raise Conflict(
@@ -163,7 +163,7 @@ def check_free(branch: Branch) -> None:
                 )
         is_own = os.path.realpath(git_folder) == os.path.realpath(repository.path)
         head = _line(git_folder, "HEAD").removeprefix("ref: ")
-        if (not is_own or not branch.is_current) and _resolved(repository, head) == full:
+        if (not is_own or not branch.is_current) and _resolve(repository, head) == full:
             raise InvalidParams(
                 f"{branch.name} is checked out in another worktree, {folder}. "
                 "The index there would be outdated.",
@@ -256,7 +256,7 @@ def held_index(branch: Branch) -> Iterator[pygit2.Index | None]:
         yield None
         return
     path = os.path.join(branch.repository.path, "index")
-    lock = _locked(path)
+    lock = _lock(path)
     try:
         index = pygit2.Index(lock)
         index.read()
@@ -367,7 +367,7 @@ def _is_name(name: str) -> bool:
     return not is_other and pygit2.reference_is_valid_name(_HEADS + name)
 
 
-def _resolved(repository: pygit2.Repository, name: str) -> str:
+def _resolve(repository: pygit2.Repository, name: str) -> str:
     """Return the final target of a symbolic reference. For any other name, return it unchanged."""
     for _ in range(SYMBOLIC_MAX):
         reference = repository.references.get(name) if name else None
@@ -394,13 +394,13 @@ def _worktrees(repository: pygit2.Repository) -> Iterator[tuple[str, str]]:
             yield git_folder, os.path.dirname(_line(git_folder, "gitdir")) or git_folder
 
 
-def _rebased(git_folder: str) -> list[str]:
+def _rebase_branches(git_folder: str) -> list[str]:
     """Return the branches that a rebase in this worktree will move at its end."""
     refs = [_line(git_folder, f"rebase-{kind}/head-name") for kind in ("merge", "apply")]
     return refs + _lines(git_folder, "rebase-merge/update-refs")[::3]  # two object ids follow each
 
 
-def _bisected(git_folder: str) -> list[str]:
+def _bisect_branches(git_folder: str) -> list[str]:
     """Return the branch that the end of a bisect in this worktree will check out."""
     return [_HEADS + _line(git_folder, "BISECT_START").removeprefix(_HEADS)]
 
@@ -434,7 +434,7 @@ def _check_clean(branch: Branch, index: pygit2.Index) -> None:
         )
 
 
-def _locked(path: str) -> str:
+def _lock(path: str) -> str:
     """Create git's lock file with a copy of the index. Return its name. Raises IoError after a time."""
     lock = path + ".lock"
     until = time.monotonic() + LOCK_SECONDS
@@ -473,7 +473,8 @@ def _text(name: str | bytes) -> str:
 
 
 # Line ends as `git add` converts them, by a file's attributes and core.autocrlf.
-# The rules are from git's convert.c (`convert_attrs`, `crlf_to_git`). `converted_by` detects the others.
+# The rules are from git's convert.c (`convert_attrs`, `crlf_to_git`).
+# `converting_attribute` detects the others.
 
 Ends = Literal["as they are", "text", "auto"]
 
@@ -481,7 +482,7 @@ _HARMLESS = frozenset(b"\b\t\n\x0c\r\x1b")
 _ODD = bytes({*range(32), 127} - _HARMLESS)
 
 
-def converted_by(repository: pygit2.Repository, path: str) -> str | None:
+def converting_attribute(repository: pygit2.Repository, path: str) -> str | None:
     """Return the attribute that makes git convert more than line ends, or None."""
     for name in ("filter", "working-tree-encoding", "ident"):
         value = _attribute(repository, path, name)
@@ -505,7 +506,7 @@ def ends_of(repository: pygit2.Repository, path: str) -> Ends:
     return "auto" if _autocrlf(repository) else "as they are"
 
 
-def as_added(content: bytes, ends: Ends, known: bytes | None) -> bytes:
+def to_blob(content: bytes, ends: Ends, known: bytes | None) -> bytes:
     """Return the blob that `git add` makes of `content`. `known` is the present blob of the path."""
     if ends == "as they are" or b"\r\n" not in content:
         return content

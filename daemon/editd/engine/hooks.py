@@ -99,7 +99,7 @@ class HooksNotRun(Exception):
         self.job = job
 
 
-def hooked(
+def apply_hooks(
     outcome: Outcome,
     hooks: Sequence[Hook],
     earlier: Hooked | None,
@@ -110,7 +110,7 @@ def hooked(
     `earlier` is the last job with its result. Raises HooksNotRun if it is a different job, and the refusal of
     the hooks if its result is one.
     """
-    job = job_for(planned_of(outcome.changes), hooks, _after(outcome, look))
+    job = job_for(planned_files(outcome.changes), hooks, _after(outcome, look))
     if job is None:
         return outcome
     if earlier is None or earlier[0] != job:
@@ -118,10 +118,10 @@ def hooked(
     result = earlier[1]
     if isinstance(result, Refused):
         raise result
-    return _formatted(outcome, job, result)
+    return _apply(outcome, job, result)
 
 
-def planned_of(changes: Iterable[Change[FileState]]) -> tuple[PlannedFile, ...]:
+def planned_files(changes: Iterable[Change[FileState]]) -> tuple[PlannedFile, ...]:
     """Return the files that changes write or move. Links, deletions and mode changes have no hooks."""
     before = {change.path: change.before for change in changes}
     planned: list[PlannedFile] = []
@@ -158,7 +158,7 @@ def _after(
     return lambda path: planned[path] if path in planned else look(path)
 
 
-def _formatted(outcome: Outcome, job: HookJob, result: HookResult) -> Outcome:
+def _apply(outcome: Outcome, job: HookJob, result: HookResult) -> Outcome:
     changes: list[Change[FileState]] = []
     unchanged = list(outcome.unchanged)
     reports = dict(outcome.reports)

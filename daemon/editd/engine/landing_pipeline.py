@@ -19,7 +19,7 @@ from editd.engine.access import (
 )
 from editd.engine.answers import encode_notes
 from editd.engine.commands import Apply, Undo
-from editd.engine.hooks import hooked
+from editd.engine.hooks import apply_hooks
 from editd.engine.sessions import ReadVersions
 from editd.engine.unsaved import HeldDocuments
 from editd.errors import Broken, PermissionDenied, Refused
@@ -255,7 +255,7 @@ class LandingPipeline:
         if "permit" in gates:
             self.permit(landing.asked, outcome, batch.expected, landing.repaired)
         if self.hooks and "hooks" in gates and not landing.is_exact:
-            outcome = hooked(outcome, self.hooks, landing.hooked, landing.file_at)
+            outcome = apply_hooks(outcome, self.hooks, landing.hooked, landing.file_at)
         ruling = LANDS
         if "review" in gates and (self.review is not NEVER_ASKS or landing.is_asked_for):
             ruling = self._judge(landing, outcome)

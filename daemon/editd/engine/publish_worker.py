@@ -2,7 +2,7 @@
 
 `python -m editd.engine.publish_worker ROOT STATE_FOLDER`, framed messages on stdin and stdout
 (`system.frames`). `request_of` makes a request. The answer is `{commit, branch, left_out}`, or
-`{refused, message, hint, data}`, which `refused_by` reads.
+`{refused, message, hint, data}`, which `refusal_in` reads.
 
 It writes objects, one branch, and the index if that branch is checked out. It writes nothing else. The
 commit's tree is the tree of the tip with each run merged into it (`engine.queries`). A change that the
@@ -30,15 +30,15 @@ from editd.edits.merge import merge_states
 from editd.engine.git_branch import (
     TRAILER,
     advance,
-    as_added,
     check_index,
     commits_since,
-    converted_by,
+    converting_attribute,
     ends_of,
     find_branch,
     held_index,
     open_repository,
     put_into_index,
+    to_blob,
     unreadable_index,
 )
 from editd.engine.published_steps import CommittedFile, PresentFile, RunSteps, has_already
@@ -109,7 +109,7 @@ def request_of(publication: Publication) -> Frame:
     }  # fmt: skip
 
 
-def refused_by(answer: Frame) -> Refused | None:
+def refusal_in(answer: Frame) -> Refused | None:
     """Return the refusal of an answer, or None."""
     if "refused" not in answer:
         return None
@@ -141,7 +141,7 @@ def publish(root: str, folder: str, wanted: Publication) -> Frame:
     merge = merge_runs(wanted.runs)
     changes = merge.changes()
     if not changes:
-        raise _nothing_new(wanted, branch, merge.left_out, merge.taken_out())
+        raise _nothing_new(wanted, branch, merge.left_out, merge.removals())
     message = _message(wanted, author, merge.seqs, is_login=wanted.author is None)
     answer: Frame = {
         "commit": "", "branch": branch.name, "left_out": sorted(merge.left_out),
@@ -186,15 +186,15 @@ class BranchMerge:
         if self._is_left_out(run.path, path):
             return
         states: Sequence[FileState | None] = [self._state(path, state) for state in run.states]
-        commits = [self._committed(run, commit) for commit in self.commits]
-        begun = self._published(run, states, commits)
+        commits = [self._file_in(run, commit) for commit in self.commits]
+        begun = self._count_published(run, states, commits)
         seqs, states = self._in_force(run, run.seqs[begun:], states[begun:], commits)
         if not seqs:
             return
         source = None if run.source is None or begun else self.prefix + run.source.text
         at = path if source is None or (self._now(source) is None and self._now(path) is not None) else source
         ours = self._now(at)
-        made, start = self._merged(run, states, ours)
+        made, start = self._merge(run, states, ours)
         if made != ours or at != path:
             self.seqs |= set(seqs[start:])
         if at != path:
@@ -212,7 +212,7 @@ class BranchMerge:
                 self._check_place(path, changed)
         return changed
 
-    def taken_out(self) -> dict[str, list[int]]:
+    def removals(self) -> dict[str, list[int]]:
         """Return the transactions that a later one took out of a file, by the file's path."""
         return {path.text: now.seqs for path, now in self.now.items() if now.seqs}
 
@@ -235,7 +235,7 @@ class BranchMerge:
             )  # fmt: skip
         return rows
 
-    def _published(
+    def _count_published(
         self, run: PathChanges, states: Sequence[FileState | None], commits: Iterable[CommittedFile]
     ) -> int:
         """Return how many steps of the run are in the branch's commits."""
@@ -247,7 +247,7 @@ class BranchMerge:
             [states[0], *(self._state(path, entry) for seq, entry in life if seq < run.seqs[0])],
             [(seq, self._state(path, entry)) for seq, entry in life if seq >= run.seqs[0]],
         )
-        return steps.published_by(commits)
+        return steps.count_steps(commits)
 
     def _in_force(
         self,
@@ -276,7 +276,7 @@ class BranchMerge:
         later, made = now.in_force(seqs[1:], states[1:])
         return [seqs[0], *later], [states[0], *made]
 
-    def _committed(self, run: PathChanges, of: BranchCommit) -> CommittedFile:
+    def _file_in(self, run: PathChanges, of: BranchCommit) -> CommittedFile:
         """Return the run's file in a commit and its parent. Blobs are read only if the commit concerns it."""
         path = self.prefix + run.path.text
         tree, former = (Trees(oid, self._tree_bytes) for oid in of.trees)
@@ -289,10 +289,10 @@ class BranchMerge:
         name = os.fsencode(path)
         if named or tree.entry(name) != former.entry(name):
             before, after = self._in_tree(former, path), self._in_tree(tree, path)
-        reverted = tuple(self._committed(run, one) for one in of.reverted)
+        reverted = tuple(self._file_in(run, one) for one in of.reverted)
         return CommittedFile(before, after, is_moved, is_moved and not was_moved, frozenset(named), reverted)
 
-    def _merged(
+    def _merge(
         self, run: PathChanges, states: Sequence[FileState | None], ours: FileState | None
     ) -> tuple[FileState | None, int]:
         """Return `ours` with the run merged in, and the index of the run's state that `ours` already has."""
@@ -319,7 +319,7 @@ class BranchMerge:
         if is_out or (self._on_tip(full) is None and _is_ignored(repository, full)):
             self.left_out.add(path.text)
             return True
-        converted = converted_by(repository, full)
+        converted = converting_attribute(repository, full)
         if converted is not None:
             raise PermissionDenied(
                 f"{path} has the attribute `{converted}`, and editd runs no git filters.",
@@ -361,7 +361,7 @@ class BranchMerge:
         if state.is_symlink:
             return state
         repository, known = self.branch.repository, self._on_tip(path)
-        added = as_added(state.content, ends_of(repository, path), None if known is None else known.content)
+        added = to_blob(state.content, ends_of(repository, path), None if known is None else known.content)
         return state if added is state.content else FileState(added, entry.mode)
 
     def _check_place(self, path: str, changed: Mapping[str, FileState | None]) -> None:
@@ -597,19 +597,19 @@ def answer(root: str, folder: str, request: Frame) -> Frame:
     try:
         return publish(root, folder, _publication(request))
     except Refused as refusal:
-        return _refused(refusal)
+        return _refusal_frame(refusal)
     except (pygit2.GitError, OSError, KeyError, ValueError) as error:
         if (unreadable := unreadable_index(error)) is not None:
-            return _refused(unreadable)
+            return _refusal_frame(unreadable)
         problem = "The repository could not be read or written"
         if any(os.strerror(number) in str(error) for number in (errno.EACCES, errno.EPERM)):
-            return _refused(
+            return _refusal_frame(
                 PermissionDenied(f"{problem}: {error}.", hint="Make the repository writable for your user.")
             )
-        return _refused(IoError(OSError(str(error)), problem, hint="Run `git fsck` to find the cause."))
+        return _refusal_frame(IoError(OSError(str(error)), problem, hint="Run `git fsck` to find the cause."))
 
 
-def _refused(refusal: Refused) -> dict[str, Any]:
+def _refusal_frame(refusal: Refused) -> dict[str, Any]:
     return {
         "refused": refusal.code,
         "message": refusal.message,

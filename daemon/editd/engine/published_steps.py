@@ -48,7 +48,7 @@ class RunSteps:
     earlier: Sequence[State]
     later: Sequence[tuple[int, State]]
 
-    def published_by(self, commits: Iterable[CommittedFile]) -> int:
+    def count_steps(self, commits: Iterable[CommittedFile]) -> int:
         """Return how many steps the commits have. Parents come first."""
         count, is_reverted = 0, False
         for commit in commits:
@@ -57,12 +57,12 @@ class RunSteps:
                 count, is_reverted = min(count, *taken), True
             else:
                 count = max(
-                    self._named_by(commit, count),
-                    self._included_in(commit, count) if is_reverted else self._held_by(commit),
+                    self._count_named(commit, count),
+                    self._count_included(commit, count) if is_reverted else self._count_held(commit),
                 )
         return count
 
-    def _named_by(self, commit: CommittedFile, count: int) -> int:
+    def _count_named(self, commit: CommittedFile, count: int) -> int:
         """Return how many steps are published with a commit whose trailers name the next ones."""
         until = count
         while until < len(self.seqs) and self.seqs[until] in commit.named:
@@ -72,14 +72,14 @@ class RunSteps:
         before, after = self.states[count], self.states[until]
         return until if commit.after == after or has_already(before, commit.after, after) else count
 
-    def _held_by(self, commit: CommittedFile) -> int:
+    def _count_held(self, commit: CommittedFile) -> int:
         """Return how many steps the history recorded until it recorded a commit's content."""
         if commit.before == commit.after or not commit.is_moved or commit.after in self.earlier:
             return 0
         held = [seq for seq, state in self.later if state == commit.after]
         return sum(seq <= held[-1] for seq in self.seqs) if held else 0
 
-    def _included_in(self, commit: CommittedFile, count: int) -> int:
+    def _count_included(self, commit: CommittedFile, count: int) -> int:
         """Return how many steps are published with a commit whose content includes the next ones."""
         if commit.before == commit.after or not commit.is_moved:
             return count

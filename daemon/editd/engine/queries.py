@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from editd.errors import NotAFile, PathOutside
-from editd.store.path_history import held_after
+from editd.store.path_history import entry_after
 from editd.store.recorded_state import shown_state
 from editd.values.content import Change
 from editd.values.path import is_among
@@ -74,7 +74,7 @@ class Queries:
         for path in sorted(candidates):
             if wanted is not None and not is_among(path, wanted):
                 continue
-            before = shown_state(held_after(path, start, self._history), self._history)
+            before = shown_state(entry_after(path, start, self._history), self._history)
             after = self._now_or_at(path, end)
             if before != after:
                 changes.append(Change(path, before, after))

@@ -100,7 +100,7 @@ def import_comparisons() -> None:
     import editd.edits.merge  # noqa: F401
 
 
-def _compared(request: Frame) -> bytes:
+def _compare(request: Frame) -> bytes:
     import pygit2  # late: the daemon imports this module, too
 
     try:
@@ -115,7 +115,7 @@ def _compared(request: Frame) -> bytes:
 def _comparison_answers(request: Frame) -> Iterator[Frame]:
     seconds = request["seconds"]
     try:
-        result = _within(partial(_compared, request), seconds, comparison_out_of_time(seconds))
+        result = _within(partial(_compare, request), seconds, comparison_out_of_time(seconds))
     except Refused as refusal:
         yield _refusal_frame(refusal)
     else:
@@ -139,7 +139,7 @@ def answers(request: Frame) -> Iterator[Frame]:
         return
     try:
         seconds = request.pop("seconds")
-        matches = _limited(Search(**request), seconds)
+        matches = _limit(Search(**request), seconds)
     except Refused as refusal:
         yield _refusal_frame(refusal)
         return
@@ -156,7 +156,7 @@ class _OutOfTime(BaseException):
     """Raised by the timer's signal during a search."""
 
 
-def _limited(wanted: Search, seconds: float) -> tuple[Match, ...]:
+def _limit(wanted: Search, seconds: float) -> tuple[Match, ...]:
     return _within(partial(search, wanted, seconds), seconds, out_of_time(wanted, seconds))
 
 

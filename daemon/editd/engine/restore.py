@@ -13,7 +13,7 @@ from editd.advice import Advice, method_term
 from editd.engine.undo_selection import seq_at, times_warning
 from editd.errors import FileMissing, InvalidParams, NothingToUndo
 from editd.store.index_tables import LogQuery
-from editd.store.path_history import HistoryWalker, held_after, is_recorded
+from editd.store.path_history import HistoryWalker, entry_after, is_recorded
 from editd.store.recorded_state import recorded_state
 from editd.values.content import Change
 from editd.values.path import WorkspacePath, folders_of, is_among
@@ -48,9 +48,9 @@ def restore(
 def _to_transaction(
     request: Restore, seq: Seq, history: History, current: Callable[[WorkspacePath], FileState | None]
 ) -> tuple[Change[FileState], ...]:
-    touched = _chosen(request, history.index.changed_paths(seq, int(history.head)), history)
+    touched = _choose(request, history.index.changed_paths(seq, int(history.head)), history)
     changes = [
-        Change(path, current(path), recorded_state(held_after(path, seq, history), history))
+        Change(path, current(path), recorded_state(entry_after(path, seq, history), history))
         for path in touched
     ]
     return _with_moves([change for change in changes if change.before != change.after], seq, history)
@@ -102,7 +102,7 @@ def _to_entry(
 ) -> tuple[Change[FileState], ...]:
     """Return the changes that lead to an entry of the log, whose differing files are known."""
     changes: list[Change[FileState]] = []
-    for path in _chosen(request, files, history):
+    for path in _choose(request, files, history):
         now = current(path)
         after = files[path] if path in files else recorded_state(history.entry(path), history)
         if now is not None and after is not None and after.permissions is None:
@@ -115,7 +115,7 @@ def _to_entry(
     return tuple(changes) if seq is None else _with_moves(changes, Seq(seq), history)
 
 
-def _chosen(request: Restore, touched: Iterable[WorkspacePath], history: History) -> list[WorkspacePath]:
+def _choose(request: Restore, touched: Iterable[WorkspacePath], history: History) -> list[WorkspacePath]:
     """Return the touched paths that a restore is about, and the paths that it names. Raises FileMissing."""
     chosen = list(touched)
     if request.paths is not None:
@@ -124,7 +124,7 @@ def _chosen(request: Restore, touched: Iterable[WorkspacePath], history: History
         covered = {ancestor for path in chosen for ancestor in (path, *folders_of(path))}
         for path in request.paths:
             if path not in covered:
-                chosen += _unchanged(path, history)
+                chosen += _recorded_file(path, history)
     return sorted(set(chosen))
 
 
@@ -150,7 +150,7 @@ def _with_moves(
     return tuple(Change(c.path, c.before, c.after, sources.get(c.path)) for c in changes)
 
 
-def _unchanged(path: WorkspacePath, history: History) -> list[WorkspacePath]:
+def _recorded_file(path: WorkspacePath, history: History) -> list[WorkspacePath]:
     """Return `path` if it is a recorded file, and nothing if it is a folder or was deleted before.
 
     No later transaction changed it, but the file on disk may differ. Raises FileMissing if the path was never

@@ -98,12 +98,12 @@ class ScanWorker:
             "tree": tree.hex(),
             "files": walk.files,
             "bytes": walk.content_bytes,
-            "uncovered": self._left_out(walk),
+            "uncovered": self._uncovered_messages(walk),
             "too_large": _texts(walk.too_large),
             "linked": walk.linked,
             "inner": _texts(walk.scope.inner),
             "budget_spent": bool(blobs.left),
-            "excluded": sorted(_only_excluded(excluded, walk, rule).items()),
+            "excluded": sorted(_excluded_alone(excluded, walk, rule).items()),
         }
 
     def _write_commit(
@@ -158,7 +158,7 @@ class ScanWorker:
                 "id": number,
                 "done": True,
                 "files": walk.files,
-                "uncovered": self._left_out(walk),
+                "uncovered": self._uncovered_messages(walk),
                 "too_large": _texts(walk.too_large),
                 "linked": walk.linked,
                 "inner": _texts(walk.scope.inner),
@@ -176,7 +176,7 @@ class ScanWorker:
         except OSError as error:
             print(f"the scan's cache could not be saved: {error}", file=sys.stderr)  # noqa: T201  # to the log
 
-    def _left_out(self, walk: Walk) -> list[str]:
+    def _uncovered_messages(self, walk: Walk) -> list[str]:
         """Return messages about uncovered files, with examples."""
         groups = (
             (
@@ -186,7 +186,9 @@ class ScanWorker:
             (walk.too_long, f"have a path of more than {PATH_BYTES_MAX} bytes, which no program can open"),
             (walk.unreadable, "could not be read"),
         )
-        return [f"{counted(len(paths), problem)}: {_some(paths)}" for paths, problem in groups if paths]
+        return [
+            f"{count_sentence(len(paths), problem)}: {_some(paths)}" for paths, problem in groups if paths
+        ]
 
 
 def too_large(sizes: Mapping[bytes, int], file_bytes_max: int) -> list[str]:
@@ -201,10 +203,12 @@ def too_large(sizes: Mapping[bytes, int], file_bytes_max: int) -> list[str]:
             f"are over {file_bytes_max >> 20} MiB (`file_bytes_max`) and are never recorded, read or edited",
         ),
     )
-    return [f"{counted(len(paths), problem)}: {_some(sorted(paths))}" for paths, problem in groups if paths]
+    return [
+        f"{count_sentence(len(paths), problem)}: {_some(sorted(paths))}" for paths, problem in groups if paths
+    ]
 
 
-def counted(files: int, predicate: str) -> str:
+def count_sentence(files: int, predicate: str) -> str:
     """Return a sentence about a number of files. `predicate` begins with its verb in the plural."""
     if files != 1:
         return f"{files} files {predicate}"
@@ -250,7 +254,7 @@ class _BlobWriter(Struct):
         return True
 
 
-def _only_excluded(excluded: dict[Version, str], walk: Walk, rule: ExcludedPaths) -> dict[Version, str]:
+def _excluded_alone(excluded: dict[Version, str], walk: Walk, rule: ExcludedPaths) -> dict[Version, str]:
     """Return the excluded versions that no other file has.
 
     The history needs the rest for the other file, perhaps in the user's git only.
@@ -270,10 +274,10 @@ def _texts(paths: Iterable[bytes]) -> list[str]:
 
 
 def _some(paths: list[bytes]) -> str:
-    return join_names([_shown(os.fsdecode(path) or ".") for path in paths])
+    return join_names([_shorten(os.fsdecode(path) or ".") for path in paths])
 
 
-def _shown(path: str) -> str:
+def _shorten(path: str) -> str:
     return path if len(path) <= SHOWN_MAX else f"{path[: SHOWN_MAX // 2]}…{path[-SHOWN_MAX // 2 :]}"
 
 

@@ -15,7 +15,7 @@ _SHOWN_MAX = 500  # characters of a client's text that an error repeats
 def invalid(message: str, pattern: str, position: int | None, hint: str) -> InvalidRegex:
     """Refuse an invalid expression. `position` is the offset of the error in the pattern, if known."""
     return InvalidRegex(
-        _shortened(message), hint=hint, data={"position": position, "pattern": _shortened(pattern)}
+        _shorten(message), hint=hint, data={"position": position, "pattern": _shorten(pattern)}
     )  # fmt: skip
 
 
@@ -34,12 +34,12 @@ def out_of_time(wanted: Search, seconds: float) -> Timeout:
         return Timeout(
             f"The {kind} was stopped after {seconds:g} s.",
             hint="Send the text exactly as it is in the file.",
-            data={"seconds": seconds, "pattern": _shortened(pattern)},
+            data={"seconds": seconds, "pattern": _shorten(pattern)},
         )
     return Timeout(
         f"The regular expression was stopped after {seconds:g} s.",
         hint="Simplify it. Avoid nested quantifiers such as (a+)+, which try every way to divide the text.",
-        data={"seconds": seconds, "pattern": _shortened(pattern)},
+        data={"seconds": seconds, "pattern": _shorten(pattern)},
     )
 
 
@@ -60,5 +60,5 @@ def too_large(amount: str) -> TooLarge:
     )
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= _SHOWN_MAX else text[:_SHOWN_MAX] + "…"

@@ -72,7 +72,7 @@ def _equal_lines(wanted: Search) -> tuple[Match, ...]:
 
 
 def _python(wanted: Search) -> Iterator[Match]:
-    pattern = _compiled(wanted)
+    pattern = _compile(wanted)
     characters = 0
     for number, match in enumerate(pattern.finditer(wanted.text)):
         if number == BOUNDS.matches_max:
@@ -92,7 +92,7 @@ def _inside(match: re.Match[str]) -> bool:
 
 def _with_twin(wanted: Search, matches: tuple[Match, ...]) -> tuple[Match, ...]:
     """Return the matches, with the start of one that overlaps the last, so that the last is not unique."""
-    last, pattern = matches[-1], _compiled(wanted)
+    last, pattern = matches[-1], _compile(wanted)
     position = last.start + 1
     for _ in range(INNER_MAX):
         inner = pattern.search(wanted.text, position)
@@ -104,7 +104,7 @@ def _with_twin(wanted: Search, matches: tuple[Match, ...]) -> tuple[Match, ...]:
     return matches
 
 
-def _compiled(wanted: Search) -> re.Pattern[str]:
+def _compile(wanted: Search) -> re.Pattern[str]:
     flags = re.DOTALL | re.MULTILINE | (re.IGNORECASE if wanted.ignore_case else 0)
     try:
         with warnings.catch_warnings():

@@ -158,7 +158,7 @@ class HeldDocuments:
             merged.add(change.path)
             if rule.action == "reject":
                 refused.append(refusal_of(change.path, documents))
-            elif (refusal := _tried(change, documents, content_of, warnings)) is not None:
+            elif (refusal := _try_change(change, documents, content_of, warnings)) is not None:
                 refused.append(refusal)
         if len(refused) > 1:
             refused[0].data["files"] = [dict(one.data) for one in refused]
@@ -167,7 +167,7 @@ class HeldDocuments:
         return UnsavedTrial(frozenset(merged), tuple(warnings)) if merged else None
 
 
-def _tried(
+def _try_change(
     change: Change[FileState],
     documents: Sequence[HeldDocument],
     content_of: Callable[[Version], bytes | None],
@@ -232,7 +232,7 @@ def changed_lines(
     For deleted lines it is the line before. Returns none if a text is not known.
     """
     base = b"" if document.base is None else content_of(document.base)
-    return [] if base is None or document.content is None else _ranges(_unsaved(base, document.content))
+    return [] if base is None or document.content is None else _ranges(_unsaved_lines(base, document.content))
 
 
 def note_of(documents: Sequence[HeldDocument], content_of: Callable[[Version], bytes | None]) -> str | None:
@@ -267,10 +267,12 @@ def _collisions(base: bytes, held: bytes, content: bytes) -> set[int] | None:
     if isinstance(result, Merged):
         return None
     lines = {line for one in result.regions for line in range(one.start_line, one.end_line + 1)}
-    return lines.intersection(_unsaved(base, held)) or lines  # a region may have saved lines beside them
+    return (
+        lines.intersection(_unsaved_lines(base, held)) or lines
+    )  # a region may have saved lines beside them
 
 
-def _unsaved(base: bytes, held: bytes) -> list[int]:
+def _unsaved_lines(base: bytes, held: bytes) -> list[int]:
     """Return the lines of `held`, from 1, that differ from the base."""
     if b"\0" in base + held:
         return []

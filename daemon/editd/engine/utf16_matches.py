@@ -33,7 +33,7 @@ def in_characters(rows: list[Match], search: Search) -> list[Match]:
     if not highs:
         return rows
     halves = _Halves(search.text, highs)
-    matches = [halves.widened(row) for row in halves.joined(rows)]
+    matches = [halves.widen(row) for row in halves.join(rows)]
     for match in matches:
         if any(SURROGATE.search(text) for text in (match.expansion, *match.groups) if text):
             line = search.text.count("\n", 0, match.start) + 1
@@ -59,7 +59,7 @@ class _Halves(Struct, frozen=True):
     text: str
     highs: Sequence[int]
 
-    def joined(self, rows: list[Match]) -> list[Match]:
+    def join(self, rows: list[Match]) -> list[Match]:
         """Join matches that meet between two surrogates. Drop an empty match there."""
         result: list[Match] = []
         for row in rows:
@@ -72,7 +72,7 @@ class _Halves(Struct, frozen=True):
                 result.append(row)
         return result
 
-    def widened(self, row: Match) -> Match:
+    def widen(self, row: Match) -> Match:
         """Return the match in whole characters. Its expansion keeps the half that it did not match."""
         start, end, expansion = row.start, row.end, row.expansion
         if self._is_between(start):
@@ -81,8 +81,8 @@ class _Halves(Struct, frozen=True):
         if self._is_between(end):
             expansion += self._pair_at(end - 1)[1]
             end += 1
-        groups = tuple(group and _paired(group) for group in row.groups)
-        return Match(self._place(start), self._place(end), groups, _paired(expansion))
+        groups = tuple(group and _pair(group) for group in row.groups)
+        return Match(self._place(start), self._place(end), groups, _pair(expansion))
 
     def _is_between(self, offset: int) -> bool:
         index = bisect_left(self.highs, offset - 1)
@@ -96,7 +96,7 @@ class _Halves(Struct, frozen=True):
         return offset - bisect_left(self.highs, offset)
 
 
-def _paired(text: str) -> str:
+def _pair(text: str) -> str:
     """Return the text with each pair of surrogates as one character."""
     if not SURROGATE.search(text):
         return text

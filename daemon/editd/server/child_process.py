@@ -127,14 +127,14 @@ class ChildProcess:
         if not self._closing:
             self._on_frame(frame)
 
-    def _garbled(self, reason: ValueError) -> None:
+    def _on_garbage(self, reason: ValueError) -> None:
         log.error("%s is killed: it sent %s", self._name, reason)
         self.kill()
 
-    def _complained(self, line: bytes) -> None:
+    def _on_complaint(self, line: bytes) -> None:
         log.warning("%s: %s", self._name, line.decode("utf-8", "backslashreplace"))
 
-    def _gone(self) -> None:
+    def _on_end(self) -> None:
         assert self._transport is not None
         assert self._ended is not None
         status = self._transport.get_returncode()
@@ -262,7 +262,7 @@ class _Pipes(asyncio.SubprocessProtocol):
                 self._child._heard(frame)
         except ValueError as error:
             self._buffer.clear()
-            self._child._garbled(error)
+            self._child._on_garbage(error)
 
     def pause_writing(self) -> None:
         self._child._has_room.clear()
@@ -278,15 +278,15 @@ class _Pipes(asyncio.SubprocessProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Report the end of the process, when all its output has been read."""
         if self._complaint:
-            self._child._complained(self._complaint)
-        self._child._gone()
+            self._child._on_complaint(self._complaint)
+        self._child._on_end()
 
     def _complain(self, data: bytes) -> None:
         *lines, self._complaint = data.split(b"\n")
         if len(self._complaint) > LINE_BYTES_MAX:
             lines, self._complaint = [*lines, self._complaint], b""
         for line in lines:
-            self._child._complained(line)
+            self._child._on_complaint(line)
 
     def _next(self) -> frames.Frame | None:
         if len(self._buffer) < frames.HEADER_BYTES:

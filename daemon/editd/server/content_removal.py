@@ -76,7 +76,7 @@ class ContentRemoval:
 
     def start(self) -> None:
         """Finish a removal that was cut off."""
-        if self._engine.recorder.broken is None and self._left():
+        if self._engine.recorder.broken is None and self._remaining():
             self._rest = asyncio.create_task(self._finish_rest())
 
     async def close(self) -> None:
@@ -120,7 +120,7 @@ class ContentRemoval:
         """Return the contents to remove. Raises FileMissing, Conflict, with nothing changed."""
         history = self._engine.history
         head = await self._queue.run(lambda: int(history.head))
-        chosen = await self._queue.run_in_thread(partial(self._chosen, selection))
+        chosen = await self._queue.run_in_thread(partial(self._choose, selection))
         answer = await self._ask("find", Sought.of(chosen, text))
         sizes = {Version(version): size for version, size in answer["sizes"].items()}
         places = await self._queue.run_in_thread(partial(places_of, history, chosen | sizes.keys()))
@@ -135,7 +135,7 @@ class ContentRemoval:
             selection, sought, head, gone, places, kept, answer["borrowed"], answer["shared"], proposals
         )
 
-    def _chosen(self, selection: Selection) -> set[Version]:
+    def _choose(self, selection: Selection) -> set[Version]:
         history = self._engine.history
         if selection.is_by_path and not known_paths(history, selection.covers):
             named = [path.text for path in selection.paths] + [glob.text for glob in selection.globs]
@@ -191,7 +191,7 @@ class ContentRemoval:
 
         def is_about(message: str, named: Sequence[str]) -> bool:
             has_text = plan.sought.is_in(message.encode("utf-8", "surrogateescape"))
-            return has_text or not paths.isdisjoint(named) or any(map(covers, _parsed(named)))
+            return has_text or not paths.isdisjoint(named) or any(map(covers, _parse(named)))
 
         dropped = self._refusals.drop(is_about)
         loop = asyncio.get_running_loop()
@@ -222,7 +222,7 @@ class ContentRemoval:
         if contents:
             self._engine.history.begin_forgetting(contents)
 
-    def _left(self) -> list[Version]:
+    def _remaining(self) -> list[Version]:
         """Return the forgotten contents that may still be somewhere."""
         return [one.version for one in self._engine.history.forgotten.values() if not one.is_gone]
 
@@ -230,7 +230,7 @@ class ContentRemoval:
         """Remove the recorded contents. Raises Refused, OSError; a second call does the rest."""
         history = self._engine.history
         self._step("packs")
-        if left := self._left():
+        if left := self._remaining():
             await self._retention.drop(self._to_drop)
         self._step("journal and databases")
         await self._retention.remains.clear(pages=True)
@@ -242,7 +242,7 @@ class ContentRemoval:
     def _to_drop(self) -> list[Oid]:
         """Return the recorded contents; contents that a later transaction has written again are kept."""
         history = self._engine.history
-        left = self._left()
+        left = self._remaining()
         back = came_back(history, left, min(history.forgotten[version].seq for version in left))
         if back:
             log.warning("%d contents that were to be forgotten were written again, and stay", len(back))
@@ -250,7 +250,7 @@ class ContentRemoval:
         return [oid_of(version) for version in left if version not in back]
 
     async def _finish_rest(self) -> None:
-        while self._left():
+        while self._remaining():
             try:
                 async with self._retention.alone:
                     await self._remove()
@@ -285,7 +285,7 @@ class ContentRemoval:
         return answer
 
 
-def _parsed(named: Iterable[str]) -> Iterator[WorkspacePath]:
+def _parse(named: Iterable[str]) -> Iterator[WorkspacePath]:
     for text in named:
         with contextlib.suppress(Refused):  # as a client has written it
             yield WorkspacePath.parse(text)

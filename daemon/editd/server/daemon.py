@@ -45,7 +45,7 @@ from editd.server.content_removal import ContentRemoval
 from editd.server.dispatch import Dispatch
 from editd.server.engine_queue import Activity, EngineQueue, first_of
 from editd.server.gate import Gate
-from editd.server.hook_runner import HookRunner, described
+from editd.server.hook_runner import HookRunner, describe
 from editd.server.lenders import Lenders
 from editd.server.maintenance import Maintenance
 from editd.server.method_table import METHODS, verify_methods
@@ -688,7 +688,7 @@ class Daemon:
             journal={"bytes": 0, "unpacked": 0, "unflushed": 0},
             history=NO_HISTORY,
             config=self._configuration.status(),
-            hooks=described(hooks_of(self._config)),
+            hooks=describe(hooks_of(self._config)),
             clients=len(self._clients),
             weaker=[
                 *self._shortfalls.weaker(known),

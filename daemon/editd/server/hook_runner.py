@@ -60,7 +60,7 @@ class HookRunner:
 
     def status(self, hooks: Sequence[Hook]) -> list[dict[str, Any]]:
         """Describe each hook, with the number of its runs and its last failure."""
-        return described(hooks, self._runs, self._failures)
+        return describe(hooks, self._runs, self._failures)
 
     def weaker(self) -> list[str]:
         """Return a sentence for each hook whose last run was not confined as its keys say."""
@@ -101,7 +101,7 @@ class HookRunner:
             self._failures[name] = {"time": rfc3339(time.time_ns() // 1000), "message": problem}
 
 
-def described(
+def describe(
     hooks: Sequence[Hook],
     runs: Mapping[str, int] = MappingProxyType({}),
     failures: Mapping[str, dict[str, str]] = MappingProxyType({}),

@@ -22,7 +22,7 @@ def drop_lines(folder: str, is_dropped: Callable[[bytes], bool]) -> int:
     """
     dropped = 0
     names = [name for name in os.listdir(folder) if name == LOG or name.startswith(f"{LOG}.")]
-    with _paused(os.path.join(folder, LOG)):
+    with _pause(os.path.join(folder, LOG)):
         for name in names:
             path = os.path.join(folder, name)
             with open(path, "rb") as file:
@@ -35,7 +35,7 @@ def drop_lines(folder: str, is_dropped: Callable[[bytes], bool]) -> int:
 
 
 @contextlib.contextmanager
-def _paused(path: str) -> Iterator[None]:
+def _pause(path: str) -> Iterator[None]:
     """Hold the handlers that write to this file. The next message opens the new file."""
     handlers = [
         handler

@@ -186,11 +186,11 @@ def _take_root(workspace: WorkspacePaths) -> Flock | None:
         log.warning("%s cannot be locked: %s", workspace.root, error)
         return None
     if taken is None:
-        raise _locked(workspace)
+        raise _lock_refusal(workspace)
     return taken
 
 
-def _locked(workspace: WorkspacePaths) -> PermissionDenied:
+def _lock_refusal(workspace: WorkspacePaths) -> PermissionDenied:
     root, other = workspace.root, workspace.other_path()
     holder = holder_of(root)
     by = f"Process {holder[0]} ({holder[1]})" if holder else "Another daemon or program"

@@ -129,12 +129,12 @@ class RegexPool:
         async with self._line:
             self._idle.stop()
             try:
-                return await self._done(job)
+                return await self._finish(job)
             finally:
                 if not self._closing:
                     self._idle.restart()
 
-    async def _done(self, job: _Job) -> Refused | None:
+    async def _finish(self, job: _Job) -> Refused | None:
         if self._closing:
             return ShuttingDown("The daemon is shutting down.", hint="Nothing was changed.")
         try:
@@ -222,7 +222,7 @@ class _RegexProcess:
 
     def __init__(self) -> None:
         self._child = ChildProcess(
-            [*PYTHON, "editd.engine.regex_worker"], on_frame=self._heard, on_death=self._died
+            [*PYTHON, "editd.engine.regex_worker"], on_frame=self._on_frame, on_death=self._died
         )  # fmt: skip
         self._warm: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._answer: asyncio.Future[None] | None = None
@@ -263,7 +263,7 @@ class _RegexProcess:
             self.kill()
         await self._child.close(CLOSE_SECONDS)
 
-    def _heard(self, frame: Frame) -> None:
+    def _on_frame(self, frame: Frame) -> None:
         if "ready" in frame:
             if not self._warm.done():
                 self._warm.set_result(None)

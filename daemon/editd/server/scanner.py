@@ -96,7 +96,7 @@ class Scanner:
 
     async def start(self) -> None:
         """Start the process, so that the next work finds it running."""
-        await self._started()
+        await self._start()
 
     async def baseline(
         self, time_us: int, rule: ExcludedPaths, progress: Callable[[int, int], None]
@@ -116,7 +116,7 @@ class Scanner:
     async def _baseline_once(
         self, request: dict[str, Any], progress: Callable[[int, int], None]
     ) -> dict[str, Any] | None:
-        child = await self._started()
+        child = await self._start()
         child.send(request)
         while True:
             frame = await self._frames.get()
@@ -156,7 +156,7 @@ class Scanner:
         raise Broken("The scanning process keeps ending.", hint="See the daemon's log, and retry.")
 
     async def _scan_once(self, engine: Engine, queue: EngineQueue) -> bool:
-        child = await self._started()
+        child = await self._start()
         self._number += 1
         # Let an inspection finish first. Otherwise the scan may find a file as recorded, and the inspection
         # may then record the content from before the scan.
@@ -214,7 +214,7 @@ class Scanner:
             child, self._child = self._child, None
             await child.close()
 
-    async def _started(self) -> ChildProcess:
+    async def _start(self) -> ChildProcess:
         self._idle.stop()
         if self._child is None:
             self._frames = asyncio.Queue()  # drops the last frames of an earlier process
@@ -382,14 +382,14 @@ class NoticeRecorder:
         """
         self._has_unknown_links = False
         async with self._queue.inspecting:
-            inspection = await self._inspected(taken, may_wait=may_wait)
+            inspection = await self._inspect(taken, may_wait=may_wait)
             if inspection is not None:
                 await self._record(inspection, taken)
         if inspection is not None and self._has_unknown_links and not self._engine.recorder.is_first_scan:
             await self._scanner.settle(self._engine, self._queue)
         return inspection is not None
 
-    async def _inspected(self, taken: PendingEvents, *, may_wait: bool) -> Reconciliation | None:
+    async def _inspect(self, taken: PendingEvents, *, may_wait: bool) -> Reconciliation | None:
         """Check all files; return None if one may be in the middle of a save, and `may_wait`."""
         inspection = await self._queue.run(self._engine.recorder.inspect)
         scope = cache(lambda: WorkspaceScope(self._root))
@@ -486,7 +486,7 @@ class TreeLabels(Struct, frozen=True):
     movements: Mapping[bytes, str] = {}  # by the top of the work tree
     tops: Set[bytes] = frozenset()  # of all work trees
 
-    def divided(self, paths: Sequence[WorkspacePath]) -> list[tuple[str, list[WorkspacePath]]]:
+    def divide(self, paths: Sequence[WorkspacePath]) -> list[tuple[str, list[WorkspacePath]]]:
         """Divide files by the messages of their work trees, which is empty for a tree without a movement."""
         if not self.movements:
             return [("", list(paths))]
@@ -522,7 +522,7 @@ async def record_in_portions(
     """
     most = engine.recorder.portion if most is None else most
     until = time.monotonic() + ROOM_SECONDS_MAX
-    parts = (part for paths in inspection.portions(most) for part in labels.divided(paths))
+    parts = (part for paths in inspection.portions(most) for part in labels.divide(paths))
     for message, paths in parts:
         while engine.history.is_half_full and engine.recorder.broken is None and time.monotonic() < until:  # noqa: ASYNC110
             await asyncio.sleep(QUIET_SECONDS)  # the maintenance packs, and has no notification
@@ -534,7 +534,7 @@ async def record_in_portions(
         await asyncio.sleep(min(time.monotonic() - began, PAUSE_SECONDS_MAX))  # as long for requests
 
 
-async def replaced_files_checked(engine: Engine) -> None:
+async def check_replaced_files(engine: Engine) -> None:
     """Wait for the second check of replaced files, if no lease shows their writers."""
     waiting = deque(engine.files.unchecked_files())
     while waiting and engine.recorder.broken is None:  # a background task makes the checks

@@ -56,7 +56,7 @@ class SystemdNotifier(Struct):
     @classmethod
     def of(cls, environment: MutableMapping[str, str]) -> SystemdNotifier:
         """Return the systemd that the environment names. Raises OSError for sockets that are not ours."""
-        return cls(_inherited(environment), _watchdog_seconds(environment), _address(environment))
+        return cls(_inherit(environment), _watchdog_seconds(environment), _address(environment))
 
     @property
     def is_there(self) -> bool:
@@ -104,7 +104,7 @@ class SystemdNotifier(Struct):
             datagram.sendto("\n".join(lines).encode("utf-8", "replace"), self._address)
 
 
-def _inherited(environment: MutableMapping[str, str]) -> socket.socket | None:
+def _inherit(environment: MutableMapping[str, str]) -> socket.socket | None:
     """Return the listening socket that was handed over to this very process, if there is one."""
     pid, count, names = (environment.pop(name, "") for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"))
     if pid != str(os.getpid()) or not count.isdecimal() or count == "0":

@@ -37,7 +37,7 @@ from editd.server.scanner import (
     NoticeRecorder,
     PendingEvents,
     Repositories,
-    replaced_files_checked,
+    check_replaced_files,
 )
 from editd.system.fs_watch import FsEvent, Watcher, WatchFilter, can_watch
 from editd.values.path import TEMPORARY_PREFIX, WorkspacePath
@@ -241,7 +241,7 @@ class WorkspaceWatcher:
         assert self._engine is not None
         self._engine.recorder.check_in_place()
         await self._settle()
-        await replaced_files_checked(self._engine)
+        await check_replaced_files(self._engine)
 
     async def _settle(self) -> None:
         assert self._engine is not None

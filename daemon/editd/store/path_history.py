@@ -256,7 +256,7 @@ def is_recorded(path: WorkspacePath, history: History) -> bool:
     return bool(history.index.log(LogQuery(paths=(path,)), 1, files=False))
 
 
-def held_after(path: WorkspacePath, seq: int, history: History) -> Entry | None:
+def entry_after(path: WorkspacePath, seq: int, history: History) -> Entry | None:
     """Return the recorded content of `path` right after `seq`, or None.
 
     A file that entered the history later (kind `baseline`) is assumed to have had that content before.

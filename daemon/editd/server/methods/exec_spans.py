@@ -208,7 +208,7 @@ class ExecMethods:
         span, waited = opening.span, 0.0
         known = None if span.key is None else self._spans.with_key(span.key)
         if known is not None:
-            return messages.ExecBeginResult(exec=self._spans.verified(known, span.reader).name, waited=0.0)
+            return messages.ExecBeginResult(exec=self._spans.verify(known, span.reader).name, waited=0.0)
         if self._is_late(span.session, span.key):
             self._may_open(span)
             return messages.ExecBeginResult(exec=span.name, waited=0.0)
@@ -313,7 +313,7 @@ class ExecMethods:
     def ask(self, params: messages.ExecAsk, caller: ClientState) -> Awaitable[messages.Empty]:
         """Note that an agent asks its user about a bracket."""
         session = self._own_session(params, caller)
-        known = self._spans.kept_of(session)
+        known = self._spans.keyed_spans(session)
         named = [span for span in known if span.key == params.key]
         self._note_agent(params, self._sessions.actor(params.session, caller), session)
 
@@ -503,7 +503,7 @@ class ExecMethods:
             self._own_session(params, caller)
             return [span]
         session = self._own_session(params, caller)
-        return [span for span in self._spans.kept_of(session) if params.all or span.key == params.key]
+        return [span for span in self._spans.keyed_spans(session) if params.all or span.key == params.key]
 
     async def _ended(
         self,
@@ -642,7 +642,7 @@ class ExecMethods:
             log.exception("the end of a command could not be recorded")
 
     def _session_ended(self, session: str) -> None:
-        self._lose(self._spans.kept_of(session))
+        self._lose(self._spans.keyed_spans(session))
 
     def _note_missed(self, span: ExecSpan) -> None:
         """Count for `status` a call whose changes may be recorded as outside."""

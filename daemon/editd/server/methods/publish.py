@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from editd.advice import Advice, leave_out, method_term, step_term
 from editd.engine import queries
-from editd.engine.publish_worker import Life, Publication, refused_by, request_of
+from editd.engine.publish_worker import Life, Publication, refusal_in, request_of
 from editd.errors import Broken, Conflict, HistoryDamaged, InvalidParams, IoError, NoChange, Timeout
 from editd.server import convert
 from editd.server.child_process import PYTHON, RequestProcess
@@ -71,22 +71,22 @@ def publish(
     if chosen is None:
         chosen = _of_sessions(services, sessions)
     publication = _publication(params, chosen, [] if is_range else sessions)
-    publication = replace(publication, excluded=_excluded(services, chosen))
-    return _published(services, publication, chosen, is_range=is_range)
+    publication = replace(publication, excluded=_excluded_paths(services, chosen))
+    return _publish(services, publication, chosen, is_range=is_range)
 
 
-async def _published(
+async def _publish(
     services: Services, publication: Publication, chosen: list[Transaction], *, is_range: bool
 ) -> messages.PublishResult:
     async with services.publishing:
-        await _packed(services, int(chosen[-1].seq))
+        await _wait_for_packing(services, int(chosen[-1].seq))
         publication = await services.queue.run_in_thread(
             partial(_with_lives, services, publication, is_range)
         )
         answer = await _ask(services, request_of(publication))
-        refusal = refused_by(answer)
+        refusal = refusal_in(answer)
         if refusal is not None:
-            raise await _explained(services, refusal, publication, chosen)
+            raise await _explain(services, refusal, publication, chosen)
     result = msgspec.convert(answer, messages.PublishResult)
     await services.queue.run(partial(_record, services, result))
     return result
@@ -122,7 +122,7 @@ def _is_moved_on(services: Services, run: queries.PathChanges, seq: Seq, touch: 
     )
 
 
-async def _explained(
+async def _explain(
     services: Services, refusal: Refused, asked: Publication, chosen: list[Transaction]
 ) -> Refused:
     """Return the refusal with the other sessions' transactions that make a conflict disappear, if any do."""
@@ -131,11 +131,11 @@ async def _explained(
         return refusal
     path = convert.known_path(files[0]["path"])
     others = await services.queue.run(partial(_others, services, path, {tx.seq for tx in chosen}))
-    needed = await _needed(services, asked, chosen, others, path) if others else []
-    return _with_needed(refusal, path, needed) if needed else refusal
+    needed = await _find_needed(services, asked, chosen, others, path) if others else []
+    return _add_needed(refusal, path, needed) if needed else refusal
 
 
-async def _needed(
+async def _find_needed(
     services: Services,
     asked: Publication,
     chosen: list[Transaction],
@@ -224,7 +224,7 @@ def _log(services: Services, wanted: LogQuery) -> list[Transaction]:
     return transactions[::-1]
 
 
-async def _packed(services: Services, through: int) -> None:
+async def _wait_for_packing(services: Services, through: int) -> None:
     await services.background.pack()
     if services.engine.history.packed < through:
         raise Broken("The history could not be packed.", hint="See the daemon's log, and retry.")
@@ -254,7 +254,7 @@ async def _ask(services: Services, request: Frame) -> Frame:
     return answer
 
 
-def _with_needed(refusal: Refused, path: WorkspacePath, needed: Sequence[Transaction]) -> Refused:
+def _add_needed(refusal: Refused, path: WorkspacePath, needed: Sequence[Transaction]) -> Refused:
     """Return the refusal with the transactions that the branch lacks, and what to publish with the rest."""
     sessions = list(dict.fromkeys(tx.authorship.session for tx in needed))
     seqs = queries.format_ranges(tx.seq for tx in needed)
@@ -280,7 +280,7 @@ def _with_needed(refusal: Refused, path: WorkspacePath, needed: Sequence[Transac
     )
 
 
-def _excluded(services: Services, chosen: list[Transaction]) -> tuple[str, ...]:
+def _excluded_paths(services: Services, chosen: list[Transaction]) -> tuple[str, ...]:
     """Return the paths that cannot be published, because the history does not keep their contents."""
     history = services.engine.history
     touches = (touch for transaction in chosen for touch in transaction.touches)
@@ -294,14 +294,14 @@ def _publication(params: messages.Publish, chosen: list[Transaction], sessions: 
     authors += [approval.actor for approval in persons if approval.is_modified]
     return Publication(
         tuple(queries.path_changes(chosen)),
-        params.message, params.branch, params.author, _named(authors),
-        _named(approval.actor for approval in persons), _login(),
+        params.message, params.branch, params.author, _actor_names(authors),
+        _actor_names(approval.actor for approval in persons), _login(),
         tuple(f"Editd-Session: {_printable(session)}" for session in dict.fromkeys(sessions)),
         min(transaction.time_us for transaction in chosen) // 1_000_000, params.dry_run,
     )  # fmt: skip
 
 
-def _named(actors: Iterable[str | None]) -> tuple[str, ...]:
+def _actor_names(actors: Iterable[str | None]) -> tuple[str, ...]:
     """Return the actors without None and `NOBODY`, each once and in their order."""
     return tuple(dict.fromkeys(actor for actor in actors if actor is not None and actor not in NOBODY))
 

@@ -42,18 +42,18 @@ def session_list(services: Services, params: messages.SessionList, _caller: Clie
 
 async def _with_history(services: Services, params: messages.SessionList) -> messages.SessionListResult:
     """List closed sessions, too. A thread reads them from the history, because that may take long."""
-    closed = await services.queue.run_in_thread(partial(_worked, services))
-    entries = await services.queue.run(lambda: _with_pauses(services, _listed(services, params, closed)))
+    closed = await services.queue.run_in_thread(partial(_work_by_name, services))
+    entries = await services.queue.run(lambda: _with_pauses(services, _list(services, params, closed)))
     if params.stat or params.activity:
         return await _all_with_counts(services, params, entries)
     return messages.SessionListResult(sessions=entries)
 
 
-def _worked(services: Services) -> dict[str, Worked]:
-    return {work.name: (work, _closed(work)) for work in services.engine.history.index.sessions()}
+def _work_by_name(services: Services) -> dict[str, Worked]:
+    return {work.name: (work, _closed_entry(work)) for work in services.engine.history.index.sessions()}
 
 
-def _listed(
+def _list(
     services: Services, params: messages.SessionList, closed: dict[str, Worked]
 ) -> list[messages.SessionEntry]:
     entries = _open(services)
@@ -62,7 +62,9 @@ def _listed(
         since_us = 0 if params.closed is None else convert.time_us(params.closed)
         known = {entry.session for entry in entries}
         waiting = services.proposals.waiting_sessions()
-        proposing = {name: (work, _closed(work)) for name, work in waiting.items() if name not in closed}
+        proposing = {
+            name: (work, _closed_entry(work)) for name, work in waiting.items() if name not in closed
+        }
         entries += [
             entry
             for name, (work, entry) in (proposing | closed).items()
@@ -84,7 +86,7 @@ def _paused_names(
     return [
         closed[name][1]
         if name in closed
-        else _closed(SessionWork(name, name, pauses[name].since_us, pauses[name].since_us))
+        else _closed_entry(SessionWork(name, name, pauses[name].since_us, pauses[name].since_us))
         for name in sorted(pauses.keys() - known)
     ]
 
@@ -159,7 +161,7 @@ async def _with_counts(
     chosen = UndoQuery(ROLLED_BACK, (entry.session,))
     while oldest := await services.queue.run_in_thread(partial(_count, services, chosen, work, until)):
         chosen = replace(chosen, until=oldest - 1)
-    return _counted(entry, work)
+    return _add_counts(entry, work)
 
 
 def _count(services: Services, chosen: UndoQuery, work: _Counts, until: float) -> int:
@@ -197,7 +199,7 @@ class _Counts(Struct):
     published: set[tuple[str, str]] = set()
 
 
-def _counted(entry: messages.SessionEntry, work: _Counts) -> messages.SessionEntry:
+def _add_counts(entry: messages.SessionEntry, work: _Counts) -> messages.SessionEntry:
     return replace(
         entry,
         edits=work.edits,
@@ -226,7 +228,7 @@ def _entry(opened: OpenSession) -> messages.SessionEntry:
     )
 
 
-def _closed(work: SessionWork) -> messages.SessionEntry:
+def _closed_entry(work: SessionWork) -> messages.SessionEntry:
     """Describe a session that the history knows and that is not open."""
     return messages.SessionEntry(
         session=work.name,
