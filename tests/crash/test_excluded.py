@@ -16,7 +16,7 @@ import pytest
 
 from editd_client.errors import Unreachable
 from support import injection
-from support.crash_checks import has_spare, wait_until
+from support.crash_checks import has_empty_segment, wait_until
 from support.injection import attached
 from support.kill_chain import KILL, Kept
 from support.seeds import seed
@@ -63,7 +63,9 @@ def recorded(place: Workplace) -> list[Call]:
     """Return the calls that change a file, from the request to its answer."""
     with place.start() as client:
         client.settle()
-        wait_until(partial(has_spare, place), "no segment is ready")  # its calls would be among the edit's
+        wait_until(
+            partial(has_empty_segment, place), "no segment is ready"
+        )  # its calls would be among the edit's
         assert place.process is not None
         with attached(place.process.pid) as trace:
             edit(client)
@@ -86,7 +88,7 @@ def killed_at(place: Workplace, kept: Kept, call: Call) -> bool:
     kept.again()
     with place.start() as client:
         client.settle()
-        wait_until(partial(has_spare, place), "no segment is ready")
+        wait_until(partial(has_empty_segment, place), "no segment is ready")
         assert place.process is not None
         process = place.process
         with attached(process.pid, [call.struck(KILL)]), contextlib.suppress(Unreachable):

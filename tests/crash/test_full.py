@@ -14,7 +14,7 @@ import pytest
 
 from editd_client.errors import EditdError
 from support import machine as machines
-from support.crash_checks import fsck, has_spare, held, strays, wait_until
+from support.crash_checks import fsck, has_empty_segment, held, strays, wait_until
 from support.machine import mounted
 from support.workplace import workplace, write
 
@@ -139,7 +139,9 @@ def test_sessions_and_leases_end_though_the_disk_is_full(tmp_path: Path, mounts:
             holder.lease_acquire(["src/"], 4)  # by then the disk is full
             waiting = apart.submit(waiter.lease_acquire, ["src/"], 60, wait=60)
             wait_until(lambda: holder.lease_list().waiting == 1, "nobody waits")
-            wait_until(lambda: has_spare(place), "no segment is ready, and one that is half made gives room")
+            wait_until(
+                lambda: has_empty_segment(place), "no segment is ready, and one that is half made gives room"
+            )
             taken = fill(where)
             with pytest.raises(EditdError) as refusal:
                 waiting.result(30)

@@ -175,9 +175,9 @@ def test_a_segment_is_not_used_again_before_its_files_are_synced(place: Harness)
             done(engine, apply(edit_messages.write(path_of(f"f{number}"), os.urandom(4 << 20), force=True)))
         engine.history.journal.sync_mark()  # which alone frees nothing
         pack(engine)
-        assert not engine.history.journal.has_spare
+        assert not engine.history.journal.has_empty_segment
         sync(engine)
-        assert engine.history.journal.has_spare
+        assert engine.history.journal.has_empty_segment
 
 
 def test_one_request_id_twice_in_one_turn_is_done_once(place: Harness) -> None:

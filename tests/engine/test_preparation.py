@@ -58,11 +58,11 @@ def in_slices(engine: Engine, request: Write, between: Callable[[], None], at: i
     """Carry out a large request, and call `between` in its breath of this number."""
     breaths = itertools.count()
 
-    def breathe() -> None:
+    def yield_turn() -> None:
         if next(breaths) == at:
             between()
 
-    (result,) = engine.run_large(request, breathe)
+    (result,) = engine.run_large(request, yield_turn)
     return result
 
 

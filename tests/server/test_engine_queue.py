@@ -295,14 +295,14 @@ class Slicing(Counting):
         self.is_inside = False
         return [Outcome(()) for _ in requests]
 
-    def run_large(self, _request: Write, breathe: Callable[[], None]) -> list[Result]:
+    def run_large(self, _request: Write, yield_turn: Callable[[], None]) -> list[Result]:
         for _ in range(self.slices):
             assert not self.is_inside, "two are in the engine"
             self.is_inside = True
             self.log.append("slice")
             time.sleep(2 * LARGE_SLICE_SECONDS)  # the slice is over
             self.is_inside = False
-            breathe()
+            yield_turn()
         self.log.append("large")
         return [Outcome(())]
 

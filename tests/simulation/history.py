@@ -229,15 +229,15 @@ class History:
     def _spares(self, _chance: Random) -> None:
         make = self.engine.files.make_ahead()
         if make is not None:
-            self.engine.files._spares._ahead = 4  # type: ignore[union-attr]  # not a thousand
+            self.engine.files._pool._ahead = 4  # type: ignore[union-attr]  # not a thousand
             make = self.engine.files.make_ahead()
         if make is not None:
             self._in_background(lambda: self.engine.files.made_ahead(make()))
 
     def _segment(self, _chance: Random) -> None:
         journal = self.engine.history.journal
-        if not journal.has_spare:
-            self._in_background(lambda: journal.add_spare(journal.make_spare()))
+        if not journal.has_empty_segment:
+            self._in_background(lambda: journal.add_empty_segment(journal.make_empty_segment()))
 
     def _pack(self, _chance: Random) -> None:
         self._in_background(self._packed)

@@ -16,8 +16,8 @@ from editd.store.acknowledged import ACKNOWLEDGED, read_acknowledged
 from editd.store.journal import (
     _FRAME,
     _FRAME_MAGIC,
+    EMPTY_MAX,
     SEGMENT_BYTES,
-    SPARES_MAX,
     VERSION,
     Frame,
     Journal,
@@ -184,11 +184,11 @@ def test_c3_a_released_segment_is_used_again_and_its_old_frames_are_not_taken_fo
         journal.append([record(seq, large)])  # one segment each
     first = segments(str(tmp_path))
     journal.sync_mark()
-    journal.release(SPARES_MAX)
-    for seq in range(6, 6 + SPARES_MAX):
+    journal.release(EMPTY_MAX)
+    for seq in range(6, 6 + EMPTY_MAX):
         journal.append([record(seq, large)])
     assert len(segments(str(tmp_path))) == len(first)
-    assert seqs(tmp_path) == list(range(1 + SPARES_MAX, 6 + SPARES_MAX))
+    assert seqs(tmp_path) == list(range(1 + EMPTY_MAX, 6 + EMPTY_MAX))
 
 
 def test_a_segment_that_the_mark_may_name_after_a_power_cut_stays(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_a_segment_that_the_mark_may_name_after_a_power_cut_stays(tmp_path: Path
     journal.sync_mark()
     journal.release(9)
     there = len(segments(str(tmp_path)))
-    for seq in range(10, 10 + SPARES_MAX):
+    for seq in range(10, 10 + EMPTY_MAX):
         journal.append([record(seq, large)])
     assert len(segments(str(tmp_path))) == there  # used again, now that the mark is past them
 
@@ -598,7 +598,7 @@ def test_so_many_free_segments_are_kept_and_no_more(tmp_path: Path) -> None:
         journal.append([record(seq, bytes(3700))])
     journal.sync_mark()
     journal.release(20)
-    assert len(list(tmp_path.glob("*.segment"))) == SPARES_MAX + 1, "those kept, and the one in use"
+    assert len(list(tmp_path.glob("*.segment"))) == EMPTY_MAX + 1, "those kept, and the one in use"
 
 
 @pytest.mark.needs("leases")
@@ -607,8 +607,8 @@ def test_a_spare_with_the_lease_of_another_program_is_replaced_at_once(
 ) -> None:
     """The attack: a program leases the spare segments, and each open that waits lasts 45 seconds."""
     filesystem.ignore_lease_signal()
-    spare = journal.make_spare()
-    journal.add_spare(spare)
+    spare = journal.make_empty_segment()
+    journal.add_empty_segment(spare)
     with open(spare, "rb") as leased:
         assert filesystem.take_lease(leased.fileno())
         journal.append([record(1)])
@@ -625,7 +625,7 @@ def test_a_segment_that_could_not_be_filled_is_removed(
     before = set(tmp_path.iterdir())
     monkeypatch.setattr("editd.store.journal.write_at", fail)
     with pytest.raises(OSError, match="No space left"):
-        journal.make_spare()
+        journal.make_empty_segment()
     assert set(tmp_path.iterdir()) == before
 
 

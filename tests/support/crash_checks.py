@@ -93,7 +93,7 @@ def surveyor(place: Workplace) -> int:
     return found
 
 
-def has_spare(place: Workplace) -> bool:
+def has_empty_segment(place: Workplace) -> bool:
     """Return whether a segment of the journal is ready for when the current one is full."""
     made = (place.state / "journal").glob("*.new")
     return any(segment.stat().st_size == place.segment_bytes for segment in made)

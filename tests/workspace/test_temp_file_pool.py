@@ -143,7 +143,7 @@ def test_beyond_the_limit_the_spare_whose_path_was_idle_for_longest_is_removed(
     names = ["a", "b", "c"]
     put(spared.root, {"b": OLD, "c": OLD})
     first, *others = (inode(spared.root / name) for name in names)
-    monkeypatch.setattr(spared.replaced.spares, "_size_max", 2)
+    monkeypatch.setattr(spared.replaced.pool, "_size_max", 2)
     for name in names:
         spared.replace(OLD, NEW, name)
         spared.wait()
@@ -176,8 +176,8 @@ def test_after_a_burst_as_many_are_made_as_the_next_one_needs(
 ) -> None:
     few, burst, most = 2, BATCH + 5, BATCH + 7
     monkeypatch.setattr("editd.workspace.replaced_files.AHEAD", few)
-    monkeypatch.setattr("editd.workspace.replaced_files.SPARES_MAX", most)
-    pool = Quarantine(str(spared.kept.parent / "other")).spares
+    monkeypatch.setattr("editd.workspace.replaced_files.POOL_FILES_MAX", most)
+    pool = Quarantine(str(spared.kept.parent / "other")).pool
     for edits, wanted in ((0, few), (burst, burst), (1, burst), (most + 1, most)):
         pool.expect(edits)
         while number := pool.count_to_make():
@@ -190,7 +190,7 @@ def test_what_is_kept_at_once_is_what_the_next_burst_needs(
     spared: Spared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noted: list[int] = []
-    monkeypatch.setattr(spared.replaced.spares, "expect", noted.append)
+    monkeypatch.setattr(spared.replaced.pool, "expect", noted.append)
     spared.replace(OLD, NEW)
     spared.replace(NEW, OLD)
     assert spared.files.check_quarantine(spared.now, is_busy=True) is None
@@ -215,7 +215,7 @@ def test_while_edits_come_without_a_pause_what_was_replaced_waits_until_it_is_pr
     assert spared.files.check_quarantine(too_late, is_busy=True) is not None, "it was kept for too long"
     spared.replace(NEWEST, OLD)
     assert spared.files.check_quarantine(too_late, is_busy=True) is None
-    spared.replaced.spares.clear()
+    spared.replaced.pool.clear()
     few = spared.files.check_quarantine(too_late + KEPT_SECONDS, is_busy=True)
     assert few is not None, "spares are few"
 

@@ -208,8 +208,8 @@ class Engine:
                 batch.expect(request.reader)
         return taken
 
-    def run_large(self, request: Write, breathe: Callable[[], None]) -> list[Result]:
-        """Carry out one large request. Others use the engine meanwhile, in each call of `breathe`.
+    def run_large(self, request: Write, yield_turn: Callable[[], None]) -> list[Result]:
+        """Carry out one large request. Others use the engine meanwhile, in each call of `yield_turn`.
 
         Planning, staging and the removal of the replaced files are done in slices, and so are the diffs of a
         dry run. The commit, with the publishing of all files, is one.
@@ -218,13 +218,13 @@ class Engine:
         def let_others_in() -> None:
             self._is_between_slices = True
             try:
-                breathe()
+                yield_turn()
             finally:
                 self._is_between_slices = False
 
         self.recorder.clean_up()
         prepared = self._prepare(request, let_others_in)
-        self.landing.prepared, self.recorder.breathe = prepared, let_others_in
+        self.landing.prepared, self.recorder.yield_turn = prepared, let_others_in
         try:
             results = self.carry_out([request])
             self.recorder.clean_up()
@@ -232,11 +232,11 @@ class Engine:
                 results = [_with_diffs_if_known(result, self.decoder, let_others_in) for result in results]
             return results
         finally:
-            self.landing.prepared = self.recorder.breathe = None
+            self.landing.prepared = self.recorder.yield_turn = None
             if prepared is not None and prepared.staging is not None:
                 self.files.discard(prepared.staging)
 
-    def _prepare(self, request: Write, breathe: Callable[[], None]) -> Preparation | None:
+    def _prepare(self, request: Write, yield_turn: Callable[[], None]) -> Preparation | None:
         """Plan and stage a request. Return None if it must be done in one go, or is to be refused."""
         is_plain = isinstance(request, Undo) or (
             isinstance(request, Apply) and not any(isinstance(edit, messages.Tool) for edit in request.edits)
@@ -245,7 +245,7 @@ class Engine:
             return None
         self.history.concluded = meanwhile = list[Transaction]()
         try:
-            view = DiskSnapshot(self.tree, self.history, breathe=breathe)
+            view = DiskSnapshot(self.tree, self.history, yield_turn=yield_turn)
             prepared = Preparation(request, set(), meanwhile)
             if isinstance(request, Apply):
                 prepared.outcome = planned_edits(self.landing, view, request)
@@ -257,12 +257,12 @@ class Engine:
             prepared.looked_at = {*view.drafted, *view.strangers}
             if view.strangers:
                 return None  # they are recorded first, and may change the plan
-            self.files.check(changes, breathe=breathe)
+            self.files.check(changes, yield_turn=yield_turn)
             if any(self.history.excluded.rule.covers(change.path) for change in changes):
                 return None  # their contents are kept before they are staged, and that is the turn's
             may_land = self.landing.review.never_asks and not is_asked_for(request)
             if may_land and not request.dry_run and changes:
-                prepared.staging = self.files.stage(changes, secrets.token_hex(8), breathe=breathe)
+                prepared.staging = self.files.stage(changes, secrets.token_hex(8), yield_turn=yield_turn)
             return prepared
         except Exception:  # noqa: BLE001  # the turn meets it again, and answers it
             return None
@@ -582,22 +582,22 @@ class Engine:
         return outcome
 
 
-def _with_diffs_if_known(result: Result, decoder: Decoder, breathe: Callable[[], None]) -> Result:
+def _with_diffs_if_known(result: Result, decoder: Decoder, yield_turn: Callable[[], None]) -> Result:
     try:
-        return _with_diffs(result, decoder, breathe)
+        return _with_diffs(result, decoder, yield_turn)
     except NeedsComparison as need:
         return NeedsComparing(need.comparison)
     except Refused as refusal:  # the comparison exceeds its limits
         return refusal
 
 
-def _with_diffs(result: Result, decoder: Decoder, breathe: Callable[[], None]) -> Result:
-    """Add the diff of each file that stays at its path. Calls `breathe` before each."""
+def _with_diffs(result: Result, decoder: Decoder, yield_turn: Callable[[], None]) -> Result:
+    """Add the diff of each file that stays at its path. Calls `yield_turn` before each."""
     if not isinstance(result, Outcome):
         return result
     diffs: dict[WorkspacePath, str] = {}
     for change in result.changes:
-        breathe()
+        yield_turn()
         if change.source is None:
             diffs[change.path] = unified_diff(change.path, change.before, change.after, decoder=decoder)
     return replace(result, diffs=diffs)

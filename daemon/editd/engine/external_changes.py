@@ -49,14 +49,14 @@ class DiskSnapshot(Struct):
     quiet: bool = True  # do not read a file that is open for writing
     patient: bool = True  # raise InUse for such a file; otherwise read it anyway
     kept: OpenFiles | None = None  # gets the files that were read, still open
-    breathe: Callable[[], None] | None = None  # called before each step, where others may use the engine
+    yield_turn: Callable[[], None] | None = None  # called before each step, where others may use the engine
     drafted: dict[WorkspacePath, FileState | None] = field(default_factory=dict)
     strangers: dict[WorkspacePath, FileState | None] = field(default_factory=dict)
 
     def at(self, path: WorkspacePath) -> FileState | None:
         """Return the state of `path`, links not followed. Raises NotAFile, InUse, PathOutside or TooLarge."""
-        if self.breathe is not None:
-            self.breathe()
+        if self.yield_turn is not None:
+            self.yield_turn()
         if path in self.drafted:
             return self.drafted[path]
         known = self.history.entry(path)

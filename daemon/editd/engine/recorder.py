@@ -62,7 +62,7 @@ class Recorder:
     is_first_scan = False  # the history lacks the files that the first scan has not recorded yet
     has_sync_failed = False  # never retried: a second sync would falsely succeed
     last_write = 0.0
-    breathe: Callable[[], None] | None = None  # while the files of a large request are to be removed
+    yield_turn: Callable[[], None] | None = None  # while the files of a large request are to be removed
 
     def __init__(
         self,
@@ -290,11 +290,11 @@ class Recorder:
 
     def remove_replaced(self) -> None:
         """Remove the replaced files, or put them into the quarantine. A large request's go in slices."""
-        breathe, self.breathe = self.breathe, None  # others do this, too, while it breathes
+        yield_turn, self.yield_turn = self.yield_turn, None  # others do this, too, while it yields
         unfinished, self.unfinished = self.unfinished, []
         for staging in unfinished:
             try:
-                self.files.finish(staging, breathe)
+                self.files.finish(staging, yield_turn)
             except OSError as error:
                 log.warning("a replaced file could not be removed: %s", error)
         if unfinished:

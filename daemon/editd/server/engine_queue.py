@@ -122,7 +122,7 @@ class EngineQueue:
         self._called: asyncio.Handle | None = None  # the next turn
         self._is_in_company = False  # the last turn had more than one request
         self._counted = 0  # requests that waited when the round of the loop began
-        self._thread = ThreadPoolExecutor(2, "engine")  # the second one while the first waits in `_breathe`
+        self._thread = ThreadPoolExecutor(2, "engine")  # the second one while the first waits in `yield_turn`
         self.is_away = False  # the engine works in its thread, so that `run` would wait
         self.long_works = 0  # done in that thread: they may leave much memory free
         self._is_sliced = False  # a large request is under way, in slices
@@ -329,13 +329,13 @@ class EngineQueue:
         """
         until = monotonic() + LARGE_SLICE_SECONDS
 
-        def breathe() -> None:
+        def yield_turn() -> None:
             nonlocal until
             if monotonic() > until and (self._waiting or self._deferred):
                 self._rest()
                 until = monotonic() + LARGE_SLICE_SECONDS
 
-        return self._guarded(lambda: self._engine.run_large(request, breathe), 1)
+        return self._guarded(lambda: self._engine.run_large(request, yield_turn), 1)
 
     def _rest(self) -> None:
         """Leave the engine to waiting requests, and wait until it is free again. In its thread."""

@@ -232,7 +232,7 @@ class Maintenance:
         if self._give_back_at is not None:
             waits.append(self._give_back_at - now)
         is_unsynced = history.journal.is_unsynced and not self._has_journal_failed
-        has_no_spare = recorder.broken is None and not history.journal.has_spare
+        has_no_spare = recorder.broken is None and not history.journal.has_empty_segment
         if not self._is_tidy or is_unsynced or has_no_spare or self._long_works != self._queue.long_works:
             waits.append(0.0)
         return min(waits, default=None)
@@ -322,13 +322,13 @@ class Maintenance:
     async def _make_segment(self) -> None:
         """Prepare a segment of the journal. It is 8 MiB, so a thread makes it."""
         journal = self._engine.history.journal
-        if self._engine.recorder.broken is None and not journal.has_spare:
+        if self._engine.recorder.broken is None and not journal.has_empty_segment:
             try:
-                made = await asyncio.get_running_loop().run_in_executor(None, journal.make_spare)
+                made = await asyncio.get_running_loop().run_in_executor(None, journal.make_empty_segment)
             except OSError as error:
                 log.warning(_NOT_AHEAD, error)
                 return
-            await self._queue.run(partial(journal.add_spare, made))
+            await self._queue.run(partial(journal.add_empty_segment, made))
 
     async def pack(self) -> bool:
         """Pack all transactions committed so far; return whether there were any. Raises Broken."""

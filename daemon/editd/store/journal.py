@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 Read = TypeVar("Read")
 
 SEGMENT_BYTES = 8 * 1024 * 1024  # some 700 edits of 10 KB; zero-filling one takes about 5 ms
-SPARES_MAX = 2  # empty segments, 16 MiB that no quota counts; more of them, after many edits, are deleted
+EMPTY_MAX = 2  # empty segments, 16 MiB that no quota counts; more of them, after many edits, are deleted
 ALIGNMENT = 64
 VERSION = 1
 EXCLUDING = 2  # the version of a frame with a change whose content is not in it (`store.excluded`)
@@ -101,7 +101,7 @@ class Journal:
                 if name.endswith(".new"):  # unfinished when the last daemon ended
                     os.unlink(os.path.join(folder, name))
         self._mark = None if is_sealed else AcknowledgedFile(folder)
-        self._spares: list[str] = []
+        self._empty_segments: list[str] = []
         self._made = itertools.count()  # unique names of unfinished files
         self._last_seqs: dict[int, int] = {}  # for each full or current segment, its highest seq
         self._descriptor = -1
@@ -114,7 +114,7 @@ class Journal:
 
     @property
     def bytes(self) -> int:
-        """The disk space of the journal's segments, spares included."""
+        """The disk space of the journal's segments, empty ones included."""
         return folder_bytes(self.folder)
 
     def note(self, end: JournalPosition, seq: int) -> None:
@@ -222,16 +222,16 @@ class Journal:
         self._descriptor = -1
 
     @property
-    def has_spare(self) -> bool:
+    def has_empty_segment(self) -> bool:
         """Whether an empty segment is ready for use after the current one."""
-        return bool(self._spares)
+        return bool(self._empty_segments)
 
-    def make_spare(self) -> str:
-        """Create an empty segment, in any thread, for `add_spare`. Raises OSError, as on a full disk."""
+    def make_empty_segment(self) -> str:
+        """Create an empty segment, in any thread. Raises OSError, as on a full disk."""
         return self._make(self._segment_bytes)
 
-    def add_spare(self, path: str) -> None:
-        self._spares.append(path)
+    def add_empty_segment(self, path: str) -> None:
+        self._empty_segments.append(path)
 
     def release(self, seq: int) -> None:
         """Free segments: all transactions up to `seq` are packed, with head and files durable (C3).
@@ -245,8 +245,8 @@ class Journal:
                 break  # in their order, so that an abort is never freed before its record
             del self._last_seqs[number]
             path = segment_path(self.folder, number)
-            if len(self._spares) < SPARES_MAX and os.stat(path).st_size == self._segment_bytes:
-                self._spares.append(path)
+            if len(self._empty_segments) < EMPTY_MAX and os.stat(path).st_size == self._segment_bytes:
+                self._empty_segments.append(path)
             else:
                 os.unlink(path)
 
@@ -255,7 +255,7 @@ class Journal:
 
         The mark moves there, too. `seq` and `commit` are the newest transaction's. Raises OSError.
         """
-        self._remove_spares()  # the new segment would keep what one of them holds
+        self._remove_empty_segments()  # the new segment would keep what one of them holds
         self._turn(0)
         if self._mark is not None:
             self._mark.write(self.position.segment, self.position.offset, seq, commit)
@@ -266,17 +266,17 @@ class Journal:
         `seq` is as for `release`. Raises OSError.
         """
         self.release(seq)
-        self._remove_spares()
+        self._remove_empty_segments()
         through = 0 if self._mark is None else self._mark.synced_segment
         for number in segments(self.folder):
             if number < through and number not in self._last_seqs:
                 os.unlink(segment_path(self.folder, number))  # without a frame of its present use
         sync_path(self.folder)
 
-    def _remove_spares(self) -> None:
-        while self._spares:
-            os.unlink(self._spares[-1])
-            self._spares.pop()
+    def _remove_empty_segments(self) -> None:
+        while self._empty_segments:
+            os.unlink(self._empty_segments[-1])
+            self._empty_segments.pop()
 
     def close(self) -> None:
         self._let_go()
@@ -298,8 +298,8 @@ class Journal:
     def _turn(self, length: int) -> None:
         """Switch to a new segment with room for `length` bytes."""
         size = max(self._segment_bytes, _align(_HEADER.size) + length)
-        spare = self._open_spare() if size == self._segment_bytes else None
-        source, descriptor = spare if spare is not None else self._create(size)
+        taken = self._open_empty_segment() if size == self._segment_bytes else None
+        source, descriptor = taken if taken is not None else self._create(size)
         try:
             position = self._begin(source, descriptor)
         except BaseException:
@@ -325,13 +325,13 @@ class Journal:
             raise
         return JournalPosition(number, _align(_HEADER.size))
 
-    def _open_spare(self) -> tuple[str, int] | None:
-        """Take a spare, and open it; None without one. Remove a spare with a lease of another program.
+    def _open_empty_segment(self) -> tuple[str, int] | None:
+        """Take an empty segment, and open it; None without one. Remove one with a lease of another program.
 
         An open that waits for the end of the lease would hold all clients up.
         """
-        while self._spares:
-            path = self._spares.pop()
+        while self._empty_segments:
+            path = self._empty_segments.pop()
             try:
                 return path, os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
             except BlockingIOError:

@@ -84,11 +84,11 @@ class Publisher:
     """The steps of one transaction, in the order of their execution."""
 
     def __init__(
-        self, disk: Disk, spares: TempFilePool | None, *, is_exchanging: bool, clear: Callable[[], None]
+        self, disk: Disk, pool: TempFilePool | None, *, is_exchanging: bool, clear: Callable[[], None]
     ) -> None:
         """`clear` removes the temporaries of earlier transactions, which may be in a folder to be removed."""
         self._disk = disk
-        self._spares = spares
+        self._pool = pool
         self._is_exchanging = is_exchanging
         self._clear = clear
         self._targets: dict[StagedChange, OpenTarget] = {}
@@ -140,7 +140,7 @@ class Publisher:
         try:
             target.folder.exchange(item.name, target.temp_dir, item.temporary)
         except OSError as error:
-            if error.errno == errno.EXDEV and target.item.is_spare:
+            if error.errno == errno.EXDEV and target.item.is_pooled:
                 self._exchange(self._move_beside(target))
                 return
             if error.errno not in NO_SUCH_VERB:
@@ -155,13 +155,13 @@ class Publisher:
             raise UnexpectedContent
 
     def _move_beside(self, target: OpenTarget) -> OpenTarget:
-        """Use a temporary beside the target instead of a spare, because the folder is on another mount."""
-        item, spares = target.item, self._spares
-        assert spares is not None
+        """Use a temporary beside the target: the folder is on another mount than the pool."""
+        item, pool = target.item, self._pool
+        assert pool is not None
         assert item.change.after is not None
-        spares.refuse(item.folder)
-        remove_temporary(self._disk, item, spares)
-        item.is_spare = False
+        pool.refuse(item.folder)
+        remove_temporary(self._disk, item, pool)
+        item.is_pooled = False
         write_temporary(self._disk, target.folder, item, item.change.after)
         self._targets[item] = OpenTarget(item, target.folder, target.folder)
         return self._targets[item]
@@ -188,21 +188,21 @@ class Publisher:
         """
         item = target.item
         before = item.change.before
-        if self._spares is None or item.is_spare or before is None or before.is_symlink:
+        if self._pool is None or item.is_pooled or before is None or before.is_symlink:
             return
         with suppress(OSError):  # on another mount, or without hard links in the file system
-            target.folder.link(item.name, self._spares.folder, item.temporary)
+            target.folder.link(item.name, self._pool.folder, item.temporary)
             item.is_linked = True
 
     def _remove_link(self, item: StagedChange) -> None:
         if item.is_linked:
-            assert self._spares is not None
-            self._spares.folder.remove(item.temporary)
+            assert self._pool is not None
+            self._pool.folder.remove(item.temporary)
             item.is_linked = False
 
     def _link_holds(self, item: StagedChange, state: FileState | None) -> bool:
-        assert self._spares is not None
-        return holds(self._spares.folder, item.temporary, item.change.path, state)
+        assert self._pool is not None
+        return holds(self._pool.folder, item.temporary, item.change.path, state)
 
     def _delete(self, target: OpenTarget) -> None:
         before = target.item.change.before
@@ -223,7 +223,7 @@ class Publisher:
             self._remove_empty_folders(target.item)
             target.insert()
         except OSError as error:
-            if error.errno != errno.EXDEV or not target.item.is_spare:
+            if error.errno != errno.EXDEV or not target.item.is_pooled:
                 raise
             self._create(self._move_beside(target))
             return
@@ -310,8 +310,8 @@ class Publisher:
         A program that has opened our version may still write to it, so the quarantine checks that, too.
         """
         item = target.item
-        assert self._spares is not None
-        quarantine = self._spares.folder
+        assert self._pool is not None
+        quarantine = self._pool.folder
         ours = item.temporary + b"-ours"
         item.is_linked = False
         with suppress(OSError):
@@ -386,17 +386,17 @@ class Publisher:
     def _target(self, item: StagedChange) -> OpenTarget:
         """Return the item's open folders, the same as when it was put in place.
 
-        A file that is still open since it was read is replaced in the folder that it was read in, by a spare:
+        A file that is still open since it was read is replaced in that folder, by a pooled file:
         a temporary beside it would be left behind if another program moves the folder.
         """
         target = self._targets.get(item)
         if target is None:
-            file = item.open_file if item.is_spare else None
+            file = item.open_file if item.is_pooled else None
             folder = self._disk.folder(item.folder) if file is None else file.folder
             temp_dir = folder
-            if item.is_spare:
-                assert self._spares is not None
-                temp_dir = self._spares.folder
+            if item.is_pooled:
+                assert self._pool is not None
+                temp_dir = self._pool.folder
             elif item.temp_dir != item.folder:
                 try:
                     temp_dir = self._disk.folder(item.temp_dir)
@@ -412,7 +412,7 @@ class Publisher:
         target = self._targets.pop(item)
         if item.open_file is None or target.folder is not item.open_file.folder:
             target.folder.close()
-        if target.temp_dir is not target.folder and not item.is_spare:
+        if target.temp_dir is not target.folder and not item.is_pooled:
             target.temp_dir.close()
 
 

@@ -69,7 +69,7 @@ class QuarantineCheck(Struct, frozen=True):
 
     file: ReplacedFile
     state: FileState | None = None  # new content, written after the replacement; the file still exists
-    spare: bytes | None = None  # its name in the pool, if it is reused
+    pooled: bytes | None = None  # its name in the pool, if it is reused
     is_busy: bool = False  # a program has it open for writing
     failure: OSError | None = None
 
@@ -81,7 +81,7 @@ class Quarantine:
         """Open `folder`, or create it. Raises OSError."""
         make_apart(folder)
         self._folder = open_folder(folder)
-        self.spares = TempFilePool(self._folder)
+        self.pool = TempFilePool(self._folder)
         self._kept = deque(
             ReplacedFile(name) for name in self._folder.names() if not self._remove_if_empty(name)
         )
@@ -97,7 +97,7 @@ class Quarantine:
         before = item.change.before
         if before is None or before.mode == SYMLINK:
             return False
-        if not (item.is_spare or item.is_linked):  # otherwise it is in this folder already
+        if not (item.is_pooled or item.is_linked):  # otherwise it is in this folder already
             with disk.folder(item.temp_dir) as temp_dir:
                 temp_dir.move(item.temporary, self._folder, item.temporary)
         state = item.change.after if item.is_taken_back else before
@@ -142,7 +142,7 @@ class Quarantine:
         """
         if now is not None:
             self.date(now)
-        self.spares.expect(len(self._kept))
+        self.pool.expect(len(self._kept))
         due: list[ReplacedFile] = []
         self._due = due
         if is_busy and not self._is_urgent(now):
@@ -174,7 +174,7 @@ class Quarantine:
         """Return whether the pool needs files, or the quarantine is too large or its oldest file too old."""
         since = self._kept[0].since if self._kept else None
         is_late = now is not None and since is not None and now - since >= KEPT_SECONDS_MAX
-        return is_late or self.spares.is_low or self._bytes > KEPT_BYTES_MAX
+        return is_late or self.pool.is_low or self._bytes > KEPT_BYTES_MAX
 
     def check(
         self, due: Sequence[ReplacedFile], *, at_the_end: bool = False, is_overlaid: bool = False
@@ -188,9 +188,9 @@ class Quarantine:
 
     def _check_file(self, file: ReplacedFile, at_the_end: bool, is_overlaid: bool) -> QuarantineCheck:
         if file.path is not None and file.version is not None and not (at_the_end or is_overlaid):
-            spare = self.spares.reuse(file.name, file.version)
-            if spare is not None:
-                return QuarantineCheck(file, spare=spare)
+            pooled = self.pool.reuse(file.name, file.version)
+            if pooled is not None:
+                return QuarantineCheck(file, pooled=pooled)
         try:
             path = file.path or WorkspacePath(os.fsdecode(file.name))
             content = read_name(self._folder, file.name, path, quiet=not at_the_end)
@@ -220,9 +220,9 @@ class Quarantine:
             check.file.is_checked = True
         changed = deque(check for check in checks if check.state is not None)
         for check in checks:
-            if check.spare is not None:
+            if check.pooled is not None:
                 assert check.file.path is not None
-                self.spares.add(check.spare, check.file.path)
+                self.pool.add(check.pooled, check.file.path)
             elif check.is_busy or check.failure is not None:  # the other files do not wait for it
                 check.file.since = None  # a program may have it open for days: check once a second
                 self._keep(check.file)
@@ -257,23 +257,24 @@ class Quarantine:
 # The temporary file pool: empty files created ahead, each ready to be exchanged with another file.
 #
 # Creating a file is the slowest step of staging (ext4 skips every recently deleted inode one by one). So an
-# edit of an existing file creates none: it writes into a file of the pool, called a spare, and exchanges it
-# with the target. If a request has more files than the pool, the others are made in the pool's folder, too.
-# The replaced file becomes a spare, too: it is emptied after its time in the quarantine, if no program has it
-# open and its content is in the history.
+# edit of an existing file creates none: it writes into a pooled file, and exchanges it with the target. If
+# a request has more files than the pool, the others are made in the pool's folder, too. The replaced file
+# becomes a pooled file, too: it is emptied after its time in the quarantine, if no program has it open and
+# its content is in the history.
 #
-# A used spare is for its own path only. A lease shows open files, and neither the cached names of an overlay,
-# nor descriptors that only name a file, nor file handles. Each of them leads to the old inode, so its reader
-# must find no other path's content in it. While an overlay of editd is open (`system.overlay_lock`), its
-# reader must not find the emptied file either, because its changes are applied: no file is reused then.
+# A used pooled file is for its own path only. A lease shows open files, and neither the cached names of an
+# overlay, nor descriptors that only name a file, nor file handles. Each of them leads to the old inode, so
+# its reader must find no other path's content in it. While an overlay of editd is open
+# (`system.overlay_lock`), its reader must not find the emptied file either, because its changes are
+# applied: no file is reused then.
 #
-# A spare is named like a temporary. The transaction that takes the spare also takes the token in its
-# name, which saves a rename. After a crash, spares are found by that name, like every temporary.
+# A pooled file is named like a temporary. The transaction that takes the file also takes the token in its
+# name, which saves a rename. After a crash, pooled files are found by that name, like every temporary.
 
 AHEAD = 1024  # at least: edits of one client in a second, at full speed; then replaced files return
 BATCH = 64  # created in one call: 10 ms of a thread if many files were removed lately, otherwise 2 ms
 FEW = 256  # edits of eight clients while the next batch is requested and created
-SPARES_MAX = 4096  # fresh ones, and used ones: edits of eight clients in two seconds, which return in a pause
+POOL_FILES_MAX = 4096  # fresh, and used: edits of eight clients in two seconds, which return in a pause
 SHARE = 100  # of each kind at most one of so many free inodes; the others are not ours to take
 PERMISSIONS = 0o644  # as of most files, which then need no change
 
@@ -291,9 +292,9 @@ class TempFilePool:
         self._flags: int | None = None  # inode flags of a new file
         self._is_labelled = False  # a new file has attributes, such as a label by its folder
         self.granted = 0  # the permissions that the umask leaves to a new file
-        self.status: os.stat_result | None = None  # of any spare, whose owner and permissions all have
+        self.status: os.stat_result | None = None  # of any pooled file, whose owner and permissions all have
         self._foreign: set[bytes] = set()  # folders on other mounts, out of reach of a rename
-        self._size_max = SPARES_MAX  # or fewer if inodes are scarce
+        self._size_max = POOL_FILES_MAX  # or fewer if inodes are scarce
         self._ahead = AHEAD  # or the largest number of edits whose files were in the quarantine at once
 
     @property
@@ -306,17 +307,17 @@ class TempFilePool:
 
     def expect(self, edits: int) -> None:
         """Prepare for bursts of so many edits before their replaced files return."""
-        self._ahead = max(self._ahead, min(edits, SPARES_MAX))
+        self._ahead = max(self._ahead, min(edits, POOL_FILES_MAX))
 
     def count_to_make(self) -> int:
         """Return how many files to `make` next, as edits need them, or our share if inodes are scarce.
 
-        Used spares do not count, because an edit of another path cannot take them.
+        Used pooled files do not count, because an edit of another path cannot take them.
         """
         if len(self._fresh) >= self._ahead:
             return 0
         free = free_inodes(self.folder)
-        self._size_max = SPARES_MAX if free is None else min(SPARES_MAX, free // SHARE)
+        self._size_max = POOL_FILES_MAX if free is None else min(POOL_FILES_MAX, free // SHARE)
         return max(0, min(BATCH, self._ahead - len(self._fresh), self._size_max - len(self._fresh)))
 
     def make(self, count: int) -> list[bytes]:
@@ -344,7 +345,7 @@ class TempFilePool:
         return name
 
     def token(self, path: WorkspacePath) -> str:
-        """Return an unused token for a transaction: the next spare's for `path`, if there is one.
+        """Return an unused token for a transaction: the next pooled file's for `path`, if there is one.
 
         Call `keep` after staging.
         """
@@ -352,7 +353,7 @@ class TempFilePool:
         return token_of(names[-1]) if names else secrets.token_hex(8)
 
     def keep(self, token: str, path: WorkspacePath) -> None:
-        """Rename the spare that provided this token for `path` if it was not taken. Raises OSError."""
+        """Rename the pooled file that provided this token for `path` if it was not taken. Raises OSError."""
         names = self._names_for(path)
         if names and names[-1] == temporary_name(token, 0):
             name = _fresh_name()
@@ -360,16 +361,16 @@ class TempFilePool:
             names[-1] = name
 
     def take(self, name: bytes, device: int, path: WorkspacePath, folder: bytes) -> int | None:
-        """Rename a spare to `name`, or make one; return it open for writing, None if this file can have none.
+        """Rename a pooled file to `name`, or make one; return it open for writing, or None if none fits.
 
         The file to be replaced is at `path`, on `device`, in this `folder` of the workspace. Raises OSError.
         """
         if device != self._device or folder in self._foreign:
             return None
         while names := self._names_for(path):
-            spare = self._pop(names, path)
-            if spare != name:
-                self.folder.move(spare, self.folder, name)
+            pooled = self._pop(names, path)
+            if pooled != name:
+                self.folder.move(pooled, self.folder, name)
             try:
                 return self.folder.open_to_write(name)
             except BlockingIOError:  # another program's lease: its holder may keep the file
@@ -377,7 +378,7 @@ class TempFilePool:
         return self._make_now(name)
 
     def _make_now(self, name: bytes) -> int | None:
-        """Create one more spare, because a request has more files than the pool; None if none fits."""
+        """Create one more pooled file, because a request has more files than the pool; None if none fits."""
         if self.status is None or not self._size_max:
             return None
         descriptor = self.folder.create(name, PERMISSIONS)
@@ -389,7 +390,7 @@ class TempFilePool:
         return descriptor
 
     def take_for_new(self, name: bytes, path: WorkspacePath, target: OpenFolder, folder: bytes) -> int | None:
-        """Take a spare for a new file at `path`, in the open folder `target`; None if there is none for it.
+        """Take a pooled file for a new file at `path`, in the open folder `target`; None without one.
 
         A watcher of that folder then sees one event, and no temporary. A file gets its group, its ACL and
         some flags from the folder that it is made in: then it must be made there. Raises OSError.
@@ -404,23 +405,23 @@ class TempFilePool:
         return self.take(name, device, path, folder)
 
     def _names_for(self, path: WorkspacePath) -> list[bytes]:
-        """Return the list whose last spare is the next for `path`: of those used there, or the fresh."""
+        """Return the list whose last file is the next for `path`: the files used there, or the fresh ones."""
         return self._used.get(path) or self._fresh
 
     def _pop(self, names: list[bytes], path: WorkspacePath) -> bytes:
-        spare = names.pop()
+        pooled = names.pop()
         if names is not self._fresh:
             self._used_count -= 1
             if not names:
                 del self._used[path]
-        return spare
+        return pooled
 
     def refuse_all(self) -> None:
         """Stay empty, because this file system cannot exchange files."""
         self._size_max = 0
 
     def clear(self) -> None:
-        """Remove all spares."""
+        """Remove all pooled files."""
         names = [*self._fresh, *(name for used in self._used.values() for name in used)]
         self._fresh.clear()
         self._used.clear()
@@ -430,11 +431,11 @@ class TempFilePool:
                 self.folder.remove(name)
 
     def refuse(self, folder: bytes) -> None:
-        """Give no more spares for this folder: it is on another mount (EXDEV)."""
+        """Give no more pooled files for this folder: it is on another mount (EXDEV)."""
         self._foreign.add(folder)
 
     def reuse(self, name: bytes, version: Version) -> bytes | None:
-        """Turn a replaced file into a spare if it still has this version; return its new name, for `add`.
+        """Turn a replaced file into a pooled file if it has this version; return its new name, for `add`.
 
         None if that is not possible, and the file is unchanged or gone. No other program may have it open,
         not even for reading. It must be like a new file: one link, our owner, no attributes. For any thread.
@@ -459,32 +460,32 @@ class TempFilePool:
             os.close(descriptor)
 
     def _empty(self, name: bytes, descriptor: int, status: os.stat_result) -> bytes:
-        """Rename the file to a spare, then empty it; return the new name.
+        """Rename the file to a pooled file, then empty it; return the new name.
 
         In this order, a crash leaves no empty file that looks as if a program had truncated it.
         """
-        spare = _fresh_name()
-        self.folder.move(name, self.folder, spare)
+        pooled = _fresh_name()
+        self.folder.move(name, self.folder, pooled)
         try:
             os.ftruncate(descriptor, 0)
             if stat.S_IMODE(status.st_mode) != PERMISSIONS:
                 os.fchmod(descriptor, PERMISSIONS)
         except OSError:
             with suppress(OSError):
-                self.folder.remove(spare)
+                self.folder.remove(pooled)
             raise
-        return spare
+        return pooled
 
-    def add(self, spare: bytes, path: WorkspacePath | None = None) -> None:
+    def add(self, pooled: bytes, path: WorkspacePath | None = None) -> None:
         """Add a file from `make`, or one from `reuse` that was at `path`.
 
-        Beyond the limit, the used spare whose path was idle for longest is removed.
+        Beyond the limit, the used pooled file whose path was idle for longest is removed.
         """
         if path is None:
-            self._fresh.append(spare)
+            self._fresh.append(pooled)
             return
         names = self._used.pop(path, [])
-        names.append(spare)
+        names.append(pooled)
         self._used[path] = names  # the last in order
         self._used_count += 1
         while self._used_count > self._size_max:

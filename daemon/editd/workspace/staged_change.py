@@ -47,7 +47,7 @@ class StagedChange(Struct, eq=False):
     temp_dir: bytes  # `folder`, unless that cannot be created yet, or will be deleted
     is_mode_only: bool = False  # see the function
     is_in_place: bool = False  # written without a temporary (`workspace.in_place`)
-    is_spare: bool = False  # the temporary is from the pool, in the daemon's own folder instead of `temp_dir`
+    is_pooled: bool = False  # the temporary is from the pool, in the daemon's own folder, not in `temp_dir`
     is_linked: bool = False  # the replaced file has a link in the daemon's own folder
     is_taken_back: bool = False  # that link is our own version, after a revert to `before`
     cloned_from: tuple[int, int, int] | None = None  # identity of the file that the metadata was copied from
@@ -140,7 +140,7 @@ class StagedFiles(Struct, eq=False):
     def is_visible(self) -> bool:
         """Whether temporaries are in the workspace, or folders to be removed. Spares are elsewhere."""
         for item in self.items:  # noqa: SIM110  # an expression costs two more calls an edit
-            if not item.is_spare:
+            if not item.is_pooled:
                 return True
         return False
 
@@ -161,7 +161,7 @@ def check_publishable(
     changes: Sequence[Change[FileState]],
     pending: Iterable[Change[FileState]] = (),
     kept: OpenFiles | None = None,
-    breathe: Callable[[], None] | None = None,
+    yield_turn: Callable[[], None] | None = None,
     keeps_inode: Callable[[Change[FileState]], bool] = lambda _change: False,
 ) -> None:
     """Refuse changes that cannot be published after those in `pending`. See `WorkspaceWriter.check`.
@@ -178,7 +178,7 @@ def check_publishable(
     if disk.is_folding:
         check_one_spelling(changes)
     checker = _Checker(disk, deleted, keeps_inode)
-    for change in changes if breathe is None else in_slices(changes, breathe):
+    for change in changes if yield_turn is None else in_slices(changes, yield_turn):
         if change.path in pending_paths:
             continue  # By then the file at this path is our own.
         try:
@@ -204,11 +204,11 @@ def check_one_spelling(changes: Iterable[Change[FileState]]) -> None:
 
 
 def in_slices(
-    changes: Iterable[Change[FileState]], breathe: Callable[[], None]
+    changes: Iterable[Change[FileState]], yield_turn: Callable[[], None]
 ) -> Iterator[Change[FileState]]:
-    """Yield the changes, and call `breathe` before each."""
+    """Yield the changes, and call `yield_turn` before each."""
     for change in changes:
-        breathe()
+        yield_turn()
         yield change
 
 

@@ -286,13 +286,13 @@ def open_temp_dir(
 
 
 def write_temporary(
-    disk: Disk, temp_dir: OpenFolder, item: StagedChange, state: FileState, spares: TempFilePool | None = None
+    disk: Disk, temp_dir: OpenFolder, item: StagedChange, state: FileState, pool: TempFilePool | None = None
 ) -> int | None:
     """Write `state` into the item's temporary; return the temporary's device, None for a symlink.
 
     The file gets the metadata of the file that it replaces (for a move, of the source), stored in
     `item.cloned_from`. A new file gets the permissions of its state, otherwise from the umask and the
-    folder. A symlink has no metadata to keep. The replacement of a plain file uses a spare if there is one.
+    folder. A symlink has no metadata to keep. A pooled file replaces a plain file if there is one.
     Raises PermissionDenied, and OSError.
     """
     if state.mode == SYMLINK:
@@ -307,24 +307,24 @@ def write_temporary(
         opened = _open_model(disk, item, temp_dir)
         model = None if opened is None else Metadata(opened, os.fstat(opened))
     try:
-        descriptor = None if spares is None else _spare_for(item, model, temp_dir, spares)
+        descriptor = None if pool is None else _take_pooled(item, model, temp_dir, pool)
         if descriptor is None:
             # Until it has its owner and permissions, no other user may read it.
             descriptor = temp_dir.create(item.temporary, fresh if model is None else 0o600)
         try:
             write_whole(descriptor, state.content)
             if model is not None:
-                known = None if spares is None or not item.is_spare else spares.status
+                known = None if pool is None or not item.is_pooled else pool.status
                 previous, item.lost_metadata = clone_metadata(
                     model, descriptor, item.change.path, executable=is_executable,
                     keeps_content=item.change.source is not None and _keeps_content(model, state),
-                    have_attributes=not item.is_spare, previous=known,
+                    have_attributes=not item.is_pooled, previous=known,
                 )  # fmt: skip
                 item.cloned_from = identity_of(model.status)
                 return previous.st_dev
             permissions = _known_permissions(item.change, state)
-            if permissions is None and spares is not None and item.is_spare:
-                permissions = fresh & spares.granted
+            if permissions is None and pool is not None and item.is_pooled:
+                permissions = fresh & pool.granted
             if permissions is not None:
                 kept = without_privileges(permissions)  # this file has no content yet that had them
                 os.fchmod(descriptor, permissions_for(kept, executable=is_executable))
@@ -336,22 +336,22 @@ def write_temporary(
             os.close(opened)
 
 
-def _spare_for(
-    item: StagedChange, model: Metadata | None, temp_dir: OpenFolder, spares: TempFilePool
+def _take_pooled(
+    item: StagedChange, model: Metadata | None, temp_dir: OpenFolder, pool: TempFilePool
 ) -> int | None:
-    """Take a spare for the item if the replaced file has no extended attributes, because a spare has none."""
+    """Take a pooled file for the item. It has no extended attributes, so the replaced file may have none."""
     change = item.change
     if change.source is not None or item.temp_dir != item.folder:
         return None
     if model is not None:
         if attributes_of(model.descriptor):
             return None
-        descriptor = spares.take(item.temporary, model.status.st_dev, change.path, item.folder)
+        descriptor = pool.take(item.temporary, model.status.st_dev, change.path, item.folder)
     elif change.before is None:
-        descriptor = spares.take_for_new(item.temporary, change.path, temp_dir, item.folder)
+        descriptor = pool.take_for_new(item.temporary, change.path, temp_dir, item.folder)
     else:
         return None
-    item.is_spare = descriptor is not None
+    item.is_pooled = descriptor is not None
     return descriptor
 
 
@@ -389,12 +389,12 @@ def note_unpreserved(disk: Disk, item: StagedChange) -> None:
             os.close(descriptor)
 
 
-def remove_temporary(disk: Disk, item: StagedChange, spares: TempFilePool | None = None) -> bool:
+def remove_temporary(disk: Disk, item: StagedChange, pool: TempFilePool | None = None) -> bool:
     """Remove the item's temporary; return whether it is gone. Otherwise a later scan finds it."""
     try:
-        if item.is_spare:
-            assert spares is not None
-            spares.folder.remove(item.temporary)
+        if item.is_pooled:
+            assert pool is not None
+            pool.folder.remove(item.temporary)
             return True
         with disk.folder(item.temp_dir) as temp_dir:
             temp_dir.remove(item.temporary)

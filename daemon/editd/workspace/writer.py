@@ -106,10 +106,10 @@ class WorkspaceWriter:
         self._disk = disk
         self._replaced = replaced
         self._made_folders = made_folders
-        self._spares = None if replaced is None else replaced.spares
+        self._pool = None if replaced is None else replaced.pool
         self._is_exchanging = publish == "exchange" and disk.can_exchange
-        if self._spares is not None and not self._is_exchanging:
-            self._spares.refuse_all()
+        if self._pool is not None and not self._is_exchanging:
+            self._pool.refuse_all()
         self._unfinished: list[StagedFiles] = []
         self._live: set[str] = set()  # tokens whose temporaries `sweep` leaves alone
         self._unremoved: list[bytes] = []  # temporaries whose removal failed
@@ -125,16 +125,16 @@ class WorkspaceWriter:
         changes: Sequence[Change[FileState]],
         pending: Iterable[Change[FileState]] = (),
         kept: OpenFiles | None = None,
-        breathe: Callable[[], None] | None = None,
+        yield_turn: Callable[[], None] | None = None,
     ) -> None:
         """Refuse changes that cannot be published, before anything is done.
 
         `pending` are changes of transactions that will be published first. `kept` has files that are still
-        open since they were read. Calls `breathe` before each file. Raises IoError, PermissionDenied for a
+        open since they were read. Calls `yield_turn` before each file. Raises IoError, PermissionDenied for a
         file that is hard-linked, unless it is deleted, or read-only, and NotAFile if a folder is in the way,
         or a file in the place of a folder.
         """
-        check_publishable(self._disk, changes, pending, kept, breathe, self._keeps_inode)
+        check_publishable(self._disk, changes, pending, kept, yield_turn, self._keeps_inode)
 
     def _keeps_inode(self, change: Change[FileState]) -> bool:
         """Return whether the configuration wants this change to be written in place."""
@@ -152,36 +152,36 @@ class WorkspaceWriter:
         Pass its result to `made_ahead`. Retries failed removals, too.
         """
         self._retry_removals()
-        if self._spares is None or not self._is_exchanging:
+        if self._pool is None or not self._is_exchanging:
             return None
-        lacking = self._spares.count_to_make()
-        return partial(self._spares.make, lacking) if lacking else None
+        lacking = self._pool.count_to_make()
+        return partial(self._pool.make, lacking) if lacking else None
 
-    def made_ahead(self, spares: Iterable[bytes]) -> None:
+    def made_ahead(self, names: Iterable[bytes]) -> None:
         """Add these files to the pool."""
-        for spare in spares:
-            assert self._spares is not None, "only a pool requests files"
-            self._spares.add(spare)
+        for name in names:
+            assert self._pool is not None, "only a pool requests files"
+            self._pool.add(name)
 
     def token(self, changes: Sequence[Change[FileState]]) -> str:
         """Return an unused token for a transaction, which is part of the names of its temporaries."""
         first = changes[0] if changes else None  # an undo of changes that others have undone has none
-        if self._spares is None or first is None or first.after is None:
+        if self._pool is None or first is None or first.after is None:
             return secrets.token_hex(8)
-        return self._spares.token(first.path)
+        return self._pool.token(first.path)
 
     def stage(
         self,
         changes: Sequence[Change[FileState]],
         token: str,
         kept: OpenFiles | None = None,
-        breathe: Callable[[], None] | None = None,
+        yield_turn: Callable[[], None] | None = None,
     ) -> StagedFiles:
-        """Create folders, and write new content into temporaries beside their targets or into spares.
+        """Create folders, and write new content into temporaries beside their targets or into pooled files.
 
         Nothing is synced. `token` is from the method `token`; the temporary of `changes[i]` is
         `.editd-{token}-{i}`. A file in `kept` stays open until the caller closes `kept`, after `publish`.
-        Calls `breathe` before each file. Others may stage meanwhile, so the token is then a random one.
+        Calls `yield_turn` before each file. Others may stage meanwhile, so the token is then a random one.
         On an error all of it is removed: PermissionDenied if the owner cannot be kept or the file system does
         not allow it, otherwise IoError, as on a full disk.
         """
@@ -193,7 +193,7 @@ class WorkspaceWriter:
             moved.add(change.source)
             if change.after is not None:
                 created.add(change.path.text)
-        for index, change in enumerate(changes if breathe is None else in_slices(changes, breathe)):
+        for index, change in enumerate(changes if yield_turn is None else in_slices(changes, yield_turn)):
             item = item_of(change, temporary_name(token, index))
             item.is_in_place = self._keeps_inode(change)
             staging.items.append(item)
@@ -215,8 +215,8 @@ class WorkspaceWriter:
             except BaseException:
                 self.discard(staging)
                 raise
-        if self._spares is not None and staging.items and not staging.items[0].is_spare:
-            self._spares.keep(token, staging.items[0].change.path)
+        if self._pool is not None and staging.items and not staging.items[0].is_pooled:
+            self._pool.keep(token, staging.items[0].change.path)
         return staging
 
     def _write_temporary(
@@ -226,10 +226,10 @@ class WorkspaceWriter:
         if kept is not None and item.change.source is None:
             item.open_file = kept.take(item.change.path)
         if item.open_file is not None:
-            device = write_temporary(self._disk, item.open_file.folder, item, after, self._spares)
+            device = write_temporary(self._disk, item.open_file.folder, item, after, self._pool)
         else:
             with open_temp_dir(self._disk, item, staging.folders_made.append, about_to) as temp_dir:
-                device = write_temporary(self._disk, temp_dir, item, after, self._spares)
+                device = write_temporary(self._disk, temp_dir, item, after, self._pool)
         if device != self._device:
             self._note_device(device, item.temp_dir)
 
@@ -243,7 +243,7 @@ class WorkspaceWriter:
         """
         assert TransactionState.PUBLISHED in TRANSITIONS[staging.state], staging.state
         publisher = Publisher(
-            self._disk, self._spares, is_exchanging=self._is_exchanging, clear=self._finish_all
+            self._disk, self._pool, is_exchanging=self._is_exchanging, clear=self._finish_all
         )
         try:
             self._publish(staging, publisher)
@@ -276,11 +276,11 @@ class WorkspaceWriter:
     def _is_mount(self, path: WorkspacePath) -> bool:
         return path.raw in mounts_below(self._disk.root, mounts())
 
-    def finish(self, staging: StagedFiles, breathe: Callable[[], None] | None = None) -> None:
+    def finish(self, staging: StagedFiles, yield_turn: Callable[[], None] | None = None) -> None:
         """Remove or quarantine the replaced files, and remove the folders that deletions emptied.
 
         Call it once the transaction is certain to be committed; a second call does nothing.
-        Calls `breathe` before each file if no file was deleted. Otherwise others might need the room of an
+        Calls `yield_turn` before each file if no file was deleted. Otherwise others might need the room of an
         emptied folder.
         """
         staging.enter(TransactionState.FINISHED)
@@ -288,10 +288,10 @@ class WorkspaceWriter:
             return  # A later staging of the batch needed a folder that this one had emptied.
         self._unfinished.remove(staging)
         emptied: set[bytes] = set()
-        if breathe is None or any(item.change.after is None for item in staging.items):
-            breathe = _go_on
+        if yield_turn is None or any(item.change.after is None for item in staging.items):
+            yield_turn = _go_on
         for item in staging.items:
-            breathe()
+            yield_turn()
             if item.change.before is None or item.is_mode_only or item.is_in_place:
                 continue
             self._put_away(staging.token, item)
@@ -348,8 +348,8 @@ class WorkspaceWriter:
 
     def end(self) -> None:
         """Empty the pool, because no more edits will come."""
-        if self._spares is not None:
-            self._spares.clear()
+        if self._pool is not None:
+            self._pool.clear()
 
     def discard(self, staging: StagedFiles) -> None:
         """Remove the temporaries, and the folders created for them. A second call does nothing.
@@ -568,8 +568,8 @@ class WorkspaceWriter:
         self._remove(item)
 
     def _remove(self, item: StagedChange) -> None:
-        is_gone = remove_temporary(self._disk, item, self._spares)
-        if not is_gone and not item.is_spare:
+        is_gone = remove_temporary(self._disk, item, self._pool)
+        if not is_gone and not item.is_pooled:
             self._unremoved.append(item.temp_dir + b"/" + item.temporary if item.temp_dir else item.temporary)
 
     def _retry_removals(self) -> None:
