@@ -158,14 +158,14 @@ class Overlay:
             raise _outside(path)
         return WorkspacePath.parse("/".join(done))
 
-    def link(self, link: WorkspacePath) -> str | None:
-        """Return the target of `link`, relative to its folder; None if it is no link."""
-        if link in self.after:
-            state = self.after[link]
+    def link(self, path: WorkspacePath) -> str | None:
+        """Return the target of the symlink at `path`, relative to its folder; None if it is none."""
+        if path in self.after:
+            state = self.after[path]
             return os.fsdecode(state.content) if state is not None and state.is_symlink else None
-        if self._is_below_put(link):
+        if self._is_below_put(path):
             return None
-        return self._snapshot.link(link)
+        return self._snapshot.link(path)
 
     def _is_below_put(self, path: WorkspacePath) -> bool:
         """Return whether an edit put a state above `path`: the snapshot then has no file below it."""

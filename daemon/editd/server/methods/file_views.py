@@ -31,10 +31,19 @@ Viewing = messages.Read | messages.Stat | messages.Diff
 Done = TypeVar("Done")
 
 CLASHES = (  # the method, the option that names its files, the others beside it, and their refusal
-    (messages.Read, "proposal", ("at", "changeset"), "is read as it would be now"),
-    (messages.Diff, "proposal", ("from", "to", "changeset"), "is compared with the current files"),
-    (messages.Diff, "changeset", ("from", "to"), "compares the staged files with the current ones"),
-)
+    (
+        messages.Read, "proposal", ("at", "changeset"),
+        "`proposal` is read as it would be now.", leave_out("at", "changeset"),
+    ),
+    (
+        messages.Diff, "proposal", ("from", "to", "changeset"),
+        "`proposal` is compared with the current files.", leave_out("from", "to", "changeset"),
+    ),
+    (
+        messages.Diff, "changeset", ("from", "to"),
+        "`changeset` compares the staged files with the current ones.", leave_out("from", "to"),
+    ),
+)  # fmt: skip
 
 
 def view_of(services: Services, params: Viewing, caller: ClientState) -> FilesView | None:
@@ -104,10 +113,10 @@ async def _after_search(
 
 def _check_clashes(params: Viewing) -> None:
     """Raise InvalidParams if the request names two kinds of files."""
-    for method, option, others, reason in CLASHES:
+    for method, option, others, reason, hint in CLASHES:
         is_named = type(params) is method and _is_given(params, option)
         if is_named and any(_is_given(params, other) for other in others):
-            raise InvalidParams(f"`{option}` {reason}.", hint=leave_out(*others))
+            raise InvalidParams(reason, hint=hint)
 
 
 def _is_given(params: Viewing, option: str) -> bool:
