@@ -37,7 +37,7 @@ def candidate(session: str | None = None, *, pin: bool = False, **more: object) 
     return replace(base, **more)
 
 
-BELOW_THE_AGENT = candidate(line=lambda: (TOOL, *KIN[0]))
+BELOW_THE_AGENT = candidate(processes=lambda: (TOOL, *KIN[0]))
 
 
 def denied(check: Callable[[], None]) -> PermissionDenied:

@@ -26,7 +26,7 @@ class Candidate(Struct, frozen=True):
     """The facts about a connection that decide whether it is a reviewer or an author."""
 
     session: str | None
-    line: Callable[[], Sequence[Process]]  # its process, and those above it
+    processes: Callable[[], Sequence[Process]]  # its process, and those above it
     is_pin_set: Callable[[], bool]
     proposed: Collection[int] = ()  # the proposals that it has made
     has_pin: bool = False  # it has given the PIN
@@ -89,7 +89,7 @@ def check_kin(candidate: Candidate, authors: Iterable[Sequence[Process]], action
     """Raise PermissionDenied if a connection is of an author's kin, and has not given the PIN."""
     if candidate.has_pin:
         return
-    own = candidate.line()
+    own = candidate.processes()
     program = next((name for line in authors if (name := common_program(line, own))), None)
     if program is None:
         return
