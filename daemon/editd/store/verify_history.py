@@ -339,6 +339,7 @@ class _IndexComparison:
         If the walk `is_whole`, there are no rows of older transactions.
         """
         self._compare()
+        flaw = None
         try:
             flaw = self._own_flaw(is_whole=is_whole)
         except sqlite3.Error as error:
