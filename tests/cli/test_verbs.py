@@ -399,7 +399,7 @@ def test_tool_that_is_not_there_is_told_with_those_that_are(editctl: Run) -> Non
 
 def test_dialects_lists_the_tools_and_tells_what_one_takes(editctl: Run) -> None:
     assert [line.split()[0] for line in editctl("dialects").stdout.splitlines()] == [
-        "serena", "gemini", "wcgw", "roo", "cline", "claude", "codex",
+        "claude", "cline", "codex", "gemini", "roo", "serena", "wcgw",
     ]  # fmt: skip
     told = editctl("dialects", "gemini").stdout
     assert "old_string: string" in told

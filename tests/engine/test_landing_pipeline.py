@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 FLOORS = re.compile("/editd/(engine|review)/")
 FUNCTIONS: dict[str, Gate] = {
     "AccessControl.permit": "permit",
-    "hooked": "hooks",
+    "apply_hooks": "hooks",
     "judge": "review",
     "AccessControl.check_taken_back": "owner",
     "AccessControl.check_restored": "owner",

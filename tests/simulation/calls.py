@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from editd.system import filesystem, proc
 from editd.system.mounts import MountEvents
-from editd.workspace import scope
+from editd.workspace import hidden_folders
 from simulation.disk import FakeDisk, failure
 
 if TYPE_CHECKING:
@@ -678,8 +678,8 @@ def in_force(calls: Calls | Current) -> Iterator[None]:
         filesystem._may_rename.cache_clear()
         put(filesystem, "_may_rename", lambda _flags: True)
         put(filesystem, "_may_syncfs", lambda: True)
-        put(scope, "MountEvents", partial(MountEvents, os.devnull))  # nothing is mounted in this world
-        put(scope, "mounts", list)
+        put(hidden_folders, "MountEvents", partial(MountEvents, os.devnull))  # nothing is mounted in this world
+        put(hidden_folders, "mounts", list)
         put(proc, "boot_name", lambda: f"00000000-0000-0000-0000-{calls.boot:012x}")
         yield
     finally:

@@ -362,7 +362,7 @@ watch = Watcher(os.fsencode(sys.argv[1]), told.append)
 watch.start()
 while not any(notice.state for notice in told):
     time.sleep(0.01)
-failed = watch.failed
+failed = watch.failures
 print([notice.state for notice in told], watch.directories, set(failed.values()), len(failed))
 """
 

@@ -357,7 +357,6 @@ def check_verb(invocation: Invocation, repair: bool, yes: bool, full: bool) -> i
     Examples:
       editctl check
       editctl check --full             # for example each month
-      editctl check --json | jq -r '.problems[]'
       editctl check --repair
       editctl check --repair --yes     # in a script: accept any loss
     """
