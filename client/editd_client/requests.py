@@ -697,6 +697,8 @@ def exec_begin(
     paths: Sequence[str] | None = None,
     whole: Sequence[str] = (),
     key: str | None = None,
+    tool_call: str | None = None,
+    native_turn: str | None = None,
     pid: int | None = None,
     ttl: float | None = None,
     wait: float | None = None,
@@ -714,6 +716,8 @@ def exec_begin(
             paths=to_list(paths),
             whole=list(whole),
             key=key,
+            call=tool_call,
+            native_turn=native_turn,
             pid=pid,
             ttl=ttl,
             wait=wait,
@@ -792,6 +796,83 @@ def seen(
     return call_without_result(messages.Seen(files=list(files), session=session, pid=pid))
 
 
+def turn_begin(
+    conversation: str,
+    *,
+    session: str | None = None,
+    native: str | None = None,
+    source: str | None = None,
+    model: str | None = None,
+    prompt: str | None = None,
+    transcript: str | None = None,
+    parent: str | None = None,
+    pid: int | None = None,
+) -> PreparedCall[messages.TurnBeginResult]:
+    """Begin a turn of the session, because its agent got a prompt. The turn before it and its brackets end.
+
+    `conversation` and `native` are the agent's own ids of the conversation, which goes on after a resume, and
+    of the turn. A repeated `native` is the same turn. `parent` is the session whose turn started this agent.
+    `pid` is the process of the agent. Only the session itself may write its turns.
+    """
+    return call(
+        messages.TurnBegin(
+            conversation=conversation,
+            session=session,
+            native=native,
+            source=source,
+            model=model,
+            prompt=prompt,
+            transcript=transcript,
+            parent=parent,
+            pid=pid,
+        ),
+        messages.TurnBeginResult,
+    )
+
+
+def turn_note(
+    *,
+    session: str | None = None,
+    model: str | None = None,
+    tool_call: str | None = None,
+    asked: bool = False,
+    outcome: messages.CallOutcome | None = None,
+) -> PreparedCall[None]:
+    """Note the model of the session's present turn, or what became of a tool's `call` in it.
+
+    With `asked`, the agent has asked its user about the call.
+    """
+    return call_without_result(
+        messages.TurnNote(session=session, model=model, call=tool_call, asked=asked, outcome=outcome)
+    )
+
+
+def turn_end(
+    *,
+    session: str | None = None,
+    native: str | None = None,
+    reason: str | None = None,
+) -> PreparedCall[None]:
+    """End the session's present turn; with `native`, only if it has that id. Later edits have no turn."""
+    return call_without_result(messages.TurnEnd(session=session, native=native, reason=reason))
+
+
+def turns(
+    *,
+    session: str | None = None,
+    before: str | None = None,
+    limit: int = 50,
+    stat: bool = False,
+) -> PreparedCall[messages.TurnsResult]:
+    """Return turns, newest first, `limit` at most: of a session and its sub-agents, or of all sessions.
+
+    Each has its transactions, and the proposals that wait. `before` is an RFC 3339 time, left out. With
+    `stat`, each transaction has the lines `added` and `deleted`, and `limit` is 200 at most. The text of a
+    prompt is for the owner and for the turn's own session only.
+    """
+    return call(messages.Turns(session=session, before=before, limit=limit, stat=stat), messages.TurnsResult)
+
+
 def blame(path: str) -> PreparedCall[messages.BlameResult]:
     """Return the transaction of each line. Slow for a file with very many versions."""
     return call(messages.Blame(path=path), messages.BlameResult)
@@ -830,12 +911,14 @@ def forget(
     matching: Sequence[str] | None = None,
     content: Sequence[str] | None = None,
     text: str | None = None,
+    prompts: str | None = None,
     dry_run: bool = False,
 ) -> PreparedCall[messages.ForgetResult]:
     """Remove contents from the history for good, and prove it. Waits for as long as that takes.
 
     Exactly one of `paths`, `matching` (globs), `content` (versions) and `text` names the contents. Of a file
     the present content stays. Refused with `conflict` if a named content, or the text, is in a file now.
+    In their place, `prompts` names a session, whose prompts are removed.
     """
     return call(
         messages.Forget(
@@ -843,6 +926,7 @@ def forget(
             matching=to_list(matching),
             content=to_list(content),
             text=text,
+            prompts=prompts,
             dry_run=dry_run,
         ),
         messages.ForgetResult,
@@ -1185,6 +1269,10 @@ class RequestMethods:
     exec_end = request_method(exec_end)
     claim = request_method(claim)
     seen = request_method(seen)
+    turn_begin = request_method(turn_begin)
+    turn_note = request_method(turn_note)
+    turn_end = request_method(turn_end)
+    turns = request_method(turns)
     blame = request_method(blame)
     unsubscribe = request_method(unsubscribe)
     gc = request_method(gc)

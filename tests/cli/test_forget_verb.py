@@ -126,3 +126,20 @@ def held_replaced_file(place: Workplace, client: Client, secret: str) -> Iterato
                     yield path.name
                     return
     raise AssertionError(f"each of {TRIES} replaced files was emptied at once")
+
+
+def test_the_prompts_of_a_session_are_forgotten(place: Workplace) -> None:
+    with place.start() as client:
+        client.hello("codex")
+        client.turn_begin("talk", session="codex-1", prompt="why the walrus sings")
+    planned = place.editctl("forget", "--prompts", "codex-1", "--dry-run")
+    assert (planned.returncode, planned.stdout) == (0, "1 prompt would be forgotten\n")
+    assert holders(place.state, b"walrus") != []
+    assert place.editctl("forget", "--prompts", "codex-1").returncode == 2, "it asks on a terminal only"
+    done = place.editctl("forget", "--prompts", "codex-1", "--yes")
+    assert (done.returncode, done.stdout) == (0, "1 prompt forgotten\n")
+    assert holders(place.state, b"walrus") == []
+    unknown = place.editctl("forget", "--prompts", "nobody", "--yes")
+    assert (unknown.returncode, "No turn of the session" in unknown.stderr) == (1, True)
+    both = place.editctl("forget", "a.txt", "--prompts", "codex-1")
+    assert both.returncode == 2

@@ -43,7 +43,10 @@ POSITIONAL = {
 
 ON_A_LINE_MAX = 3  # parameters
 
-RENAMED = {("exec.end", "exec"): "name", ("exec.end", "all"): "every"}
+RENAMED = {
+    ("exec.end", "exec"): "name", ("exec.end", "all"): "every", ("exec.begin", "call"): "tool_call",
+    ("turn.note", "call"): "tool_call",
+}  # fmt: skip
 
 CONVERTED = {
     ("hello", "client"): ("str | None = None", "{0} or current_actor()"),

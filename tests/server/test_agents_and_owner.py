@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
-from contextlib import closing, contextmanager
-from pathlib import Path
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +12,7 @@ from editd.config.paths import review_socket_path
 from editd.engine.permissions import Caller, is_owner, lack_of
 from editd.store.proposals import ProposalStore
 from editd_client.errors import EditdError
+from support.agent_program import agent_program
 from support.permission_walk import Line
 from support.reviewers import PIN, configure, set_pin
 from support.workplace import write
@@ -26,50 +23,6 @@ if TYPE_CHECKING:
     from support.workplace import Workplace
 
 OWN = '[review]\nsocket = "own"\n'
-SHELL = """
-import json, subprocess, sys
-for line in sys.stdin:
-    line = "".join(json.dumps(request) + chr(10) for request in json.loads(line))
-    asked = [sys.executable, sys.argv[1], sys.argv[2]]
-    done = subprocess.run(asked, input=line, text=True, stdout=subprocess.PIPE)
-    print(done.stdout, end="", flush=True)
-"""
-WALK = Path(__file__).parents[1] / "support" / "permission_walk.py"
-
-
-class ProgramOfAgent:
-    """An agent that asks each request by a new process below it, as its shell does."""
-
-    def __init__(self, place: Workplace, process: subprocess.Popen[str]) -> None:
-        self.pid = process.pid
-        self._process = process
-        self._place = place
-
-    def ask(self, method: str, **params: Any) -> dict[str, Any]:
-        return self._answers([[method, params]])[0]
-
-    def ask_in(self, session: str, token: str | None, method: str, **params: Any) -> dict[str, Any]:
-        """Ask on a connection that acts in a session."""
-        hello = {"session": session} | ({} if token is None else {"token": token})
-        return self._answers([["hello", hello], [method, params]])[1]
-
-    def _answers(self, requests: list[list[Any]]) -> list[dict[str, Any]]:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(requests) + "\n")
-        self._process.stdin.flush()
-        lines = [self._process.stdout.readline() for _ in requests]
-        return [json.loads(line)[1] for line in lines]
-
-
-@contextmanager
-def agent_program(place: Workplace, socket: str | None = None) -> Iterator[ProgramOfAgent]:
-    with subprocess.Popen(
-        [sys.executable, "-c", SHELL, str(WALK), socket or place.socket],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    ) as process:  # fmt: skip
-        yield ProgramOfAgent(place, process)
-        process.terminate()
 
 
 def is_refused(answer: dict[str, Any]) -> bool:

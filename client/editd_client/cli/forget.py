@@ -27,6 +27,9 @@ SHOWN_MAX = 20
     "--text", metavar="-", type=click.Choice(["-"]),
     help="Every content that has the text on standard input, without its last line end.",
 )  # fmt: skip
+@click.option(
+    "--prompts", metavar="SESSION", help="The prompts of a session and its sub-agents, and no content."
+)
 @click.option("--dry-run", is_flag=True, help="Print the contents, without removing them.")
 @click.option("--yes", is_flag=True, help="Remove them without asking.")
 @as_json
@@ -37,6 +40,7 @@ def forget_verb(
     matching: tuple[str, ...],
     content: tuple[str, ...],
     text: str | None,
+    prompts: str | None,
     dry_run: bool,
     yes: bool,
 ) -> int:
@@ -47,6 +51,8 @@ def forget_verb(
     the whole state folder, and exits with 4 if something still has such a content.
     The transactions stay in the log, and name what was removed. Shows the contents first, and asks.
 
+    With --prompts, removes the prompts of an agent's session from the file beside the history.
+
     Invalidate a secret at its service first: backups and other hosts may have it.
 
     \b
@@ -54,14 +60,17 @@ def forget_verb(
       editctl forget config/production.env
       editctl forget --matching '**/*.pem' --dry-run
       pass show db/password | editctl forget --text - --yes
+      editctl forget --prompts codex-1a2b3c4d
     """
-    ways = [bool(way) for way in (paths, matching, content, text)]
+    ways = [bool(way) for way in (paths, matching, content, text, prompts)]
     if sum(ways) != 1:
-        raise click.UsageError("Give just one: paths, --matching, --content or --text.")
+        raise click.UsageError("Give just one: paths, --matching, --content, --text or --prompts.")
     secret = None if text is None else _secret()
     is_asked = not (yes or dry_run)
     if is_asked and (invocation.json or not sys.stdin.isatty()):
         raise click.UsageError("`forget` asks on a terminal first. Add --yes, or --dry-run.")
+    if prompts is not None:
+        return _forget_prompts(invocation, prompts, dry_run=dry_run, is_asked=is_asked)
     with invocation.client() as client:
         names = [invocation.path(path) for path in paths]
         if is_asked:
@@ -74,6 +83,23 @@ def forget_verb(
         if not dry_run:
             _say_proof(result)
     return LEFT_EXIT_CODE if result.remaining else 0
+
+
+def _forget_prompts(invocation: Invocation, session: str, *, dry_run: bool, is_asked: bool) -> int:
+    with invocation.client() as client:
+        if is_asked:
+            count = client.forget(prompts=session, dry_run=True).prompts
+            output.echo(f"{_counted(count)} would be forgotten")
+            if not click.confirm("Forget them for good?", default=False, err=True):
+                return 1
+        result = client.forget(prompts=session, dry_run=dry_run)
+    if not invocation.say_json(result):
+        output.echo(f"{_counted(result.prompts)} {'would be forgotten' if dry_run else 'forgotten'}")
+    return 0
+
+
+def _counted(prompts: int) -> str:
+    return f"{prompts} prompt{'s' * (prompts != 1)}"
 
 
 def _secret() -> str:

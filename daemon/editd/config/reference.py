@@ -27,6 +27,7 @@ from editd.config.schema import (
     ReviewKeys,
     ReviewRuleKeys,
     Serena,
+    TurnKeys,
     Wcgw,
 )
 from editd.config.value_parsers import in_units
@@ -40,6 +41,7 @@ _SECTIONS: dict[str, type[ConfigSection]] = {
     "gemini": Gemini,
     "wcgw": Wcgw, "permissions": PermissionKeys, "remote": RemoteKeys, "review": ReviewKeys,
     "[hook]": HookKeys, "[review.rule]": ReviewRuleKeys, "[review.check]": ReviewCheckKeys,
+    "turns": TurnKeys,
 }  # fmt: skip
 _ABOUT = """\
 The configuration of editd. Each key is here with its default, as a comment. Remove the `#` to set it.

@@ -487,6 +487,29 @@ class AgentKeys(ConfigSection, frozen=True, kw_only=True):
     ] = None
 
 
+class TurnKeys(ConfigSection, frozen=True, kw_only=True):
+    """Settings of the turns of agents, each with its prompt: see docs/privacy.md."""
+
+    prompts: Annotated[
+        Literal["text", "digest", "off"],
+        Meta(
+            description=(
+                "Part of a prompt that is kept: its `text` without secrets, 8,000 characters at most, or "
+                "only a `digest` with the length, or nothing (`off`). It applies to later prompts. "
+                "`editctl forget --prompts` removes earlier ones."
+            )
+        ),
+    ] = "text"
+    keep: Annotated[
+        float,
+        Meta(
+            description="Time to keep the text of a prompt. Then only its digest and its length stay.",
+            examples=["7d"],
+            extra=DURATION,
+        ),
+    ] = 30 * 86_400.0
+
+
 class RemoteKeys(ConfigSection, frozen=True, kw_only=True):
     """Settings of the exchange with other hosts: see docs/hosts.md."""
 
@@ -627,6 +650,7 @@ class Config(ConfigSection, frozen=True, kw_only=True):
     permissions: Annotated[PermissionKeys, Meta(description="")] = PermissionKeys()
     remote: Annotated[RemoteKeys, Meta(description="")] = RemoteKeys()
     review: Annotated[ReviewKeys, Meta(description="")] = ReviewKeys()
+    turns: Annotated[TurnKeys, Meta(description="")] = TurnKeys()
     serena: Annotated[Serena, Meta(description="")] = Serena()
     gemini: Annotated[Gemini, Meta(description="")] = Gemini()
     wcgw: Annotated[Wcgw, Meta(description="")] = Wcgw()

@@ -37,7 +37,7 @@ from editd.engine.shares import COMMANDS
 from editd.errors import InvalidParams, Refused
 from editd.store.session_store import StoredSpan
 from editd.values.path import WorkspacePath, folders_of
-from editd.values.transaction import Attribution, Authorship
+from editd.values.transaction import Attribution, Authorship, TurnMark
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -76,6 +76,8 @@ class ExecSpan(OpenItem):
     unrecorded: dict[WorkspacePath, tuple[int, int]] = field(default_factory=dict)
     """Size and mtime_ns of the files that the history lacked at the beginning of a command."""
     asked: int | None = None  # the newest transaction when the agent asked its user about it
+    turn: TurnMark | None = None  # the turn of the session at its beginning
+    call: str | None = None  # the agent's own id of the call
 
     @property
     def who(self) -> str:
@@ -222,10 +224,10 @@ class ExecSpans(OpenItems[ExecSpan]):
                 del span.seqs[:-SEQS_MAX]
 
 
-def claim_authorship(actor: str, session: str, command: str) -> Authorship:
+def claim_authorship(actor: str, session: str, command: str, turn: TurnMark | None = None) -> Authorship:
     """Return the author of a claim. Raises InvalidParams."""
     _check_command(command)
-    return Authorship(actor, session, command)
+    return Authorship(actor, session, command, turn=turn)
 
 
 def new_span(
@@ -236,6 +238,7 @@ def new_span(
     command: str,
     paths: Paths | None = None,
     key: str | None = None,
+    turn: TurnMark | None = None,
 ) -> ExecSpan:
     """Return a span that `ExecSpans.add` can open. Raises InvalidParams."""
     _check_command(command)
@@ -244,7 +247,15 @@ def new_span(
     if key is not None and not 0 < len(key) <= KEY_CHARACTERS_MAX:
         raise InvalidParams(f"`key` is 1 to {KEY_CHARACTERS_MAX} characters long.")
     owner = owner if key is None else NOBODY
-    return ExecSpan(owner, reader, secrets.token_hex(8), actor, session, command, paths, key)
+    name = secrets.token_hex(8)
+    return ExecSpan(owner, reader, name, actor, session, command, paths, key, turn=turn)
+
+
+def check_id(text: str, field: str) -> str:
+    """Return an agent's own id. Raises InvalidParams."""
+    if not 0 < len(text) <= KEY_CHARACTERS_MAX:
+        raise InvalidParams(f"`{field}` is 1 to {KEY_CHARACTERS_MAX} characters long.")
+    return text
 
 
 def _check_command(command: str) -> None:
@@ -291,7 +302,7 @@ def changes_since(history: History, head: int, paths: Paths | None) -> list[Tran
 def in_doubt_authorship(span: ExecSpan) -> Authorship:
     """Return the author of a claim of what an approved command may have changed."""
     evidence = Attribution(is_by_path=False, candidates=(span.candidate,))
-    return Authorship(span.actor, span.session, span.description, attribution=evidence)
+    return Authorship(span.actor, span.session, span.description, attribution=evidence, turn=span.turn)
 
 
 def _is_free(transaction: Transaction) -> bool:
@@ -311,7 +322,9 @@ def _attribute(claims: Sequence[ExecSpan], changes: Sequence[Change[FileState]])
     if len({span.reader for span in claims}) == 1:
         message = "\n".join(span.description for span in claims)
         newest = claims[-1]
-        author = Authorship(newest.actor, newest.session, message, attribution=Attribution(is_by_path))
+        author = Authorship(
+            newest.actor, newest.session, message, attribution=Attribution(is_by_path), turn=newest.turn
+        )
         return AttributedChanges("exec", author, tuple(changes))
     lines = [f"{span.who}: {span.description}" for span in claims]
     names = ", ".join(dict.fromkeys(span.who for span in claims))
@@ -364,7 +377,7 @@ def _to_row(span: ExecSpan) -> StoredSpan:
     return StoredSpan(
         span.name, span.actor, span.session or "", span.command,
         None if span.paths is None else sorted(path.text for path in span.paths),
-        span.key or "", span.ends_us or 0, span.process, span.head, span.asked,
+        span.key or "", span.ends_us or 0, span.process, span.head, span.asked, span.turn, span.call,
     )  # fmt: skip
 
 
@@ -372,5 +385,5 @@ def _from_row(kept: StoredSpan) -> ExecSpan:
     return ExecSpan(
         NOBODY, reader_of(kept.session), kept.name, kept.actor, kept.session, kept.command,
         None if kept.paths is None else frozenset(map(WorkspacePath, kept.paths)),
-        kept.key, kept.ends_us, kept.process, kept.head, asked=kept.asked,
+        kept.key, kept.ends_us, kept.process, kept.head, asked=kept.asked, turn=kept.turn, call=kept.call,
     )  # fmt: skip

@@ -120,6 +120,8 @@ _DRY = Option("dry_run", True, "anyone")
 _DRY_SESSION = Option("dry_run", True, "session")
 _READS = "Reads. A read scope limits `read`, not the history: `log`, `show` and `diff` show all paths."
 _EDITS = "Edits within the scope of its session. The landing decides about the plan."
+_TURNS = "Writes the turns of its own session. Another session's are refused."
+_PROMPTS = "Reads. The text of a prompt is for the owner and the turn's own session only."
 _RECORDS = "Attributes the changes of other programs to a session."
 _DECIDES = "Decides about the work of others."
 _DECISION = Permission("reviewer", _DECIDES, right="review", action="decide about a proposal")
@@ -176,6 +178,10 @@ PERMISSIONS: dict[type[messages.Params], Permission] = {
         "witness", "Ends a bracket of its session or connection.", action="end a bracket"
     ),
     messages.Claim: Permission("witness", _RECORDS, action="attribute the changes of other programs"),
+    messages.TurnBegin: Permission("session", _TURNS),
+    messages.TurnNote: Permission("session", _TURNS),
+    messages.TurnEnd: Permission("session", _TURNS),
+    messages.Turns: Permission("anyone", _PROMPTS),
     messages.Seen: Permission("session", "Notes what its session has read."),
     messages.Subscribe: Permission("anyone", _READS),
     messages.Unsubscribe: Permission("anyone", "Ends a subscription of its connection."),

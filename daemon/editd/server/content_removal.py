@@ -1,7 +1,7 @@
 """The removal of contents from the history and from everything beside it: `forget`.
 
 find       the contents and their places; a refusal changes nothing
-beside     settled proposals, refusals, lost and found, and the daemon's log lose them
+beside     settled proposals, refusals, prompts, lost and found, and the daemon's log lose them
 recorded   `store.forgotten` names them, durably: from here on they are gone for every reader
 removed    the packs are rewritten, and the journal, databases and replaced files cleared (`server.remains`)
 proved     a search of the whole state folder finds what is left (`store.content_search`)
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from editd.server.refusals import Refusals
     from editd.server.retention import Retention
     from editd.store.git_objects import Oid
+    from editd.store.turn_store import TurnStore
     from editd.system.frames import Frame
     from editd.values.proposal import ProposalNumber
 
@@ -61,9 +62,11 @@ class ContentRemoval:
         retention: Retention,
         refusals: Refusals,
         unlanded: Callable[[], int | None],
+        turns: TurnStore,
         folder: str,
     ) -> None:
         """`folder` is the state folder. `unlanded` returns the oldest transaction that the log lacks."""
+        self._turns = turns
         self._engine = engine
         self._queue = queue
         self._retention = retention
@@ -194,6 +197,7 @@ class ContentRemoval:
             return has_text or not paths.isdisjoint(named) or any(map(covers, _parse(named)))
 
         dropped = self._refusals.drop(is_about)
+        dropped += await self._queue.run_in_thread(partial(self._turns.forget_with, plan.sought.is_in))
         loop = asyncio.get_running_loop()
         dropped += await loop.run_in_executor(None, drop_lost_contents, self._folder, plan.sought.is_content)
         return dropped + await loop.run_in_executor(None, drop_lines, self._folder, plan.sought.is_in)

@@ -403,6 +403,7 @@ def transaction_result(
         else messages.ReviewedBy(actor=reviewed.actor, time=rfc3339(reviewed.time_us)),
         **({} if said.approval is None else _approval(said.approval)),
         **({} if said.attribution is None else _attribution(said.attribution)),
+        **({} if said.turn is None else _turn(said.turn)),
         **({} if said.arrival is None and number is None else _arrival(said.arrival, number)),
     )
 
@@ -460,6 +461,14 @@ def forget_result(given: Removal) -> messages.ForgetResult:
     )
 
 
+def forgotten_prompts(count: int) -> messages.ForgetResult:
+    """Return the report of a removal of prompts."""
+    return messages.ForgetResult(
+        removed=[], proposals=[], kept=[], borrowed=[], shared=[], others=0, remaining=[], searched=0,
+        prompts=count,
+    )  # fmt: skip
+
+
 def pause(given: Pause) -> messages.PauseEntry:
     return messages.PauseEntry(
         action=given.action, reason=given.reason, by=given.by, since=rfc3339(given.since_us)
@@ -485,6 +494,11 @@ def _attribution(given: transaction.Attribution) -> dict[str, Any]:
     """Return the fields of a transaction that was made while a bracket was open."""
     by: messages.By = "path" if given.is_by_path else "time"
     return {"by": by} | ({"candidates": list(given.candidates)} if given.candidates else {})
+
+
+def _turn(given: transaction.TurnMark) -> dict[str, Any]:
+    """Return the fields of a transaction of an agent's turn."""
+    return {"turn": given.number} | ({} if given.model is None else {"model": given.model})
 
 
 def _arrival(given: transaction.Arrival | None, number: int | None) -> dict[str, Any]:

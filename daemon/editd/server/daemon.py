@@ -35,6 +35,7 @@ from editd.engine.permissions import verify_table
 from editd.engine.queries import Queries
 from editd.engine.recorder import Recorder
 from editd.engine.regex_worker import COMPARISON_SECONDS
+from editd.engine.turns import SessionTurns
 from editd.errors import Broken, InvalidParams, Refused, ShuttingDown, UnknownSession
 from editd.review.proposals import Proposals
 from editd.server import installed_parts
@@ -56,6 +57,7 @@ from editd.server.methods.exec_spans import ExecMethods
 from editd.server.methods.leases import LeaseMethods
 from editd.server.methods.proposals import ProposalMethods
 from editd.server.methods.sessions import SessionMethods, open_guard, restore_reads
+from editd.server.methods.turns import TurnMethods
 from editd.server.missed_calls import MissedCalls
 from editd.server.ownership import bind, inode_of, open_disk, owned, serve, unbind, watching_name
 from editd.server.refusals import Refusals
@@ -73,6 +75,7 @@ from editd.store.git_repository import create_store, is_store, move_head, write_
 from editd.store.journal import SEGMENT_BYTES
 from editd.store.proposals import ProposalStore
 from editd.store.salvage import Salvage, open_history
+from editd.store.turn_store import TurnStore
 from editd.store.verify import is_begun
 from editd.system.clock import RealClock
 from editd.system.filesystem import Disk, ignore_lease_signal
@@ -294,6 +297,7 @@ class Daemon:
             steps += [partial(services.queue.run, services.proposals.end)]
             steps += [
                 partial(services.queue.run, services.guard.sessions.close_all),
+                partial(services.queue.run, services.turn_methods.close),
                 partial(services.queue.run, services.engine.recorder.close),
             ]
         failures: list[Exception] = []
@@ -415,6 +419,19 @@ class Daemon:
         refusals = Refusals(
             engine.history, engine.clock, sessions, subscriptions, self.gate, engine.tree.resolve
         )
+        turns = SessionTurns(TurnStore(state), engine.history, engine.clock)
+        span_methods = ExecMethods(
+            engine,
+            queue,
+            self._watching,
+            sessions,
+            guard,
+            self.gate,
+            MissedCalls(self._places.socket),
+            spans,
+            turns,
+            self._calls.start,
+        )
         return Services(
             root=root,
             fallback_encoding=self._config.encoding,
@@ -424,7 +441,9 @@ class Daemon:
             guard=guard,
             background=background,
             retention=retention,
-            removal=ContentRemoval(engine, queue, retention, refusals, shared_log.unlanded, state),
+            removal=ContentRemoval(
+                engine, queue, retention, refusals, shared_log.unlanded, turns.store, state
+            ),
             scanner=scanner,
             lenders=Lenders(engine, queue, background, root, state),
             watching=self._watching,
@@ -438,17 +457,9 @@ class Daemon:
             proposals=proposals,
             checks=checks,
             documents=DocumentMethods(engine, guard, subscriptions, self._config.encoding),
-            spans=ExecMethods(
-                engine,
-                queue,
-                self._watching,
-                sessions,
-                guard,
-                self.gate,
-                MissedCalls(self._places.socket),
-                spans,
-                self._calls.start,
-            ),
+            spans=span_methods,
+            turns=turns,
+            turn_methods=TurnMethods(turns, queue, sessions, self.gate, span_methods),
             changesets=Changesets(),
             shared_log=shared_log,
             publishing=asyncio.Lock(),

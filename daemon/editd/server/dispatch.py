@@ -53,6 +53,7 @@ class Dispatch:
         services.retention.exclude_keep = config.history.exclude_keep
         services.retention.keep = config.history.keep
         services.shared_log.configure(config.remote, excluded_paths_of(config))
+        services.turn_methods.configure(config.turns)
         services.retention.schedule_check()
 
     def handle(self, params: messages.Params, caller: ClientState) -> Answer:
@@ -138,6 +139,7 @@ class Dispatch:
             weaker=[
                 *daemon.weaker, *history.weaker(), *engine.seen.weaker(), *self._services.proposals.weaker(),
                 *self._services.hooker.weaker(), *self._services.checks.weaker(),
+                *self._services.turns.weaker(),
             ],
             agents=self._services.spans.agents(),
             documents=len(self._services.documents.held),

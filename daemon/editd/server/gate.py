@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from editd.review.proposals import Proposals
     from editd.server.connection import ClientState
     from editd.store.history import History
-    from editd.system.process import Process
+    from editd.system.process import Process, ProcessKey
     from editd.values.proposal import ProposalNumber
 
 
@@ -235,6 +235,36 @@ class Gate:
         assert self.proposals is not None, "no request for a proposal is served before they are open"
         return self.proposals
 
+    # ── turns ──
+
+    def check_turn_writer(self, session: str, process: ProcessKey | None, caller: ClientState) -> None:
+        """Raise PermissionDenied unless the connection acts in the session whose turn it writes.
+
+        `process` is that of the session's agent, if it is known and runs.
+        """
+        assert self.sessions is not None, "the sessions are open when a turn is served"
+        if self.sessions.get(session) is not None:
+            return  # only its own connections are admitted
+        is_other = caller.session not in (None, session) or self.is_walled(caller)
+        is_foreign = process is not None and not is_below(caller, process)
+        if is_other or is_foreign or self._is_persons(session):
+            raise PermissionDenied(
+                f"Only the session {session!r} may write its turns.",
+                hint="Write the turns of your own session.",
+                data={"session": session},
+            )
+
+    def sees_prompts(self, session: str, process: ProcessKey | None, caller: ClientState) -> bool:
+        """Return whether the connection may read a session's prompts: the owner's, or the session's own."""
+        facts = self.facts(caller)
+        if is_owner(facts):
+            return True
+        if facts.is_started_by_daemon or caller.session not in (None, session) or self.sessions is None:
+            return False
+        if self.sessions.get(session) is not None:
+            return self.sessions.is_attached(session, caller.number)
+        return not self.is_walled(caller) and process is not None and is_below(caller, process)
+
     # ── agents ──
 
     def _is_persons(self, session: str) -> bool:
@@ -282,6 +312,11 @@ def line_of(caller: ClientState) -> tuple[Process, ...]:
         # Another process may have its number by now: then the holder of the connection is unknown.
         caller.line = line if line and process is not None and line[0].key == process.key else ()
     return caller.line
+
+
+def is_below(caller: ClientState, process: ProcessKey) -> bool:
+    """Return whether the program of a connection is this process, or was started by it."""
+    return any(one.key == process for one in line_of(caller))
 
 
 def is_started_here(caller: ClientState) -> bool:

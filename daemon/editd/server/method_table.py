@@ -22,12 +22,14 @@ from editd.server.methods import (
     remote,
     session_list,
     transaction_log,
+    turn_list,
 )
 from editd.server.methods.documents import DocumentMethods
 from editd.server.methods.exec_spans import ExecMethods
 from editd.server.methods.leases import LeaseMethods
 from editd.server.methods.proposals import ProposalMethods
 from editd.server.methods.sessions import SessionMethods
+from editd.server.methods.turns import TurnMethods
 from editd.server.refusals import Refusals
 from editd.server.subscriptions import Subscriptions
 from editd.wire import messages
@@ -44,6 +46,7 @@ Service = Literal[
     "services",  # all of them
     "life",  # the daemon itself
     "configuration", "documents", "leases", "proposals", "refusals", "sessions", "spans", "subscriptions",
+    "turn_methods",
 ]  # fmt: skip
 
 Need = Literal[
@@ -124,6 +127,10 @@ METHODS: dict[type[messages.Params], MethodRow] = dict([
     _row(messages.ExecEnd, ExecMethods.end, gets="spans", acts_as="named"),
     _row(messages.Claim, ExecMethods.claim, gets="spans", acts_as="named"),
     _row(messages.Seen, ExecMethods.seen, gets="spans", acts_as="named"),
+    _row(messages.TurnBegin, TurnMethods.begin, gets="turn_methods", acts_as="named"),
+    _row(messages.TurnNote, TurnMethods.note, gets="turn_methods", acts_as="named"),
+    _row(messages.TurnEnd, TurnMethods.end, gets="turn_methods", acts_as="named"),
+    _row(messages.Turns, turn_list.turns),
     _row(
         messages.LeaseAcquire, LeaseMethods.acquire, gets="leases", needs="files", acts_as="named",
         is_beginning=True,

@@ -24,6 +24,7 @@ from editd.store.index_tables import (
     PathStep,
     SessionWork,
     TransactionInfo,
+    TurnWork,
     UndoQuery,
     decode_text,
     encode_text,
@@ -248,6 +249,22 @@ class Index:
         """Return the first indexed transaction of a session."""
         row = self._one("select min(seq) from tx where session = ?", (encode_text(session),))
         return None if row is None else cast("int | None", row[0])
+
+    def last_turn(self, session: str) -> int | None:
+        """Return the number of the last turn that the transactions of a session have."""
+        row = self._one(
+            "select max(turn) from tx where session = ? and turn is not null", (encode_text(session),)
+        )
+        return None if row is None else cast("int | None", row[0])
+
+    def of_turns(self, session: str, first: int, last: int) -> list[TurnWork]:
+        """Return the transactions of these turns of a session, rising."""
+        query = (
+            "select seq, turn, kind, undone_by, message from tx where session = ? and turn between ? and ?"
+            " order by seq"
+        )
+        rows = self._all(query, (encode_text(session), first, last))
+        return [TurnWork(seq, turn, kind, by, decode_text(text)) for seq, turn, kind, by, text in rows]
 
     @property
     def last(self) -> int:

@@ -54,6 +54,7 @@ create index tx_by_session on tx(session, seq) where session is not null;
 create index tx_by_actor on tx(actor, seq);
 create index tx_by_kind on tx(kind, seq);
 create index tx_by_time on tx(time_us);
+create index tx_by_turn on tx(session, turn) where turn is not null;
 create index tx_by_proposal on tx(proposal, seq) where proposal is not null;
 create table touch (
     path blob not null, seq integer not null, before_mode integer, before text, before_permissions integer,
@@ -83,6 +84,7 @@ _ADDED = {  # version: the columns that it lacks
 _NEW = {  # version: the tables that it and those before it lack
     8: "".join(re.findall(r"create (?:table|index) landed.*?;", TABLES, re.DOTALL)),
     9: "".join(re.findall(r"create table set_back.*?;", TABLES, re.DOTALL)),  # empty: times rose until then
+    10: "".join(re.findall(r"create index tx_by_turn.*?;", TABLES)),
 }
 NAMES = frozenset(re.findall(r"create (?:unique )?(?:table|index) (\w+)", TABLES))
 
@@ -110,6 +112,16 @@ class TransactionInfo(Struct, frozen=True):
     actor: str
     session: str | None
     time_us: int
+
+
+class TurnWork(Struct, frozen=True):
+    """A transaction of an agent's turn, without its changes."""
+
+    seq: int
+    turn: int
+    kind: Kind
+    undone_by: int | None
+    message: str
 
 
 class PathStep(Struct, frozen=True):

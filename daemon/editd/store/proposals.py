@@ -52,7 +52,7 @@ from editd.values.proposal import (
     TrialResult,
     Verdict,
 )
-from editd.values.transaction import Authorship, Part, Seq
+from editd.values.transaction import Authorship, Part, Seq, TurnMark
 
 if TYPE_CHECKING:
     import sqlite3
@@ -131,6 +131,7 @@ class _Proposal(Struct, frozen=True):
     parts: list[tuple[int, str, list[int]]] = []
     is_collecting: bool = False
     lands_after: list[str] = []
+    turn: TurnMark | None = None
 
 
 class Intent(Struct, frozen=True):
@@ -708,7 +709,7 @@ def _row(proposal: Proposal) -> tuple[str, str | None, str | None, int, int, byt
         proposal.kind, author.actor, author.message, _texts(proposal.may_write), proposal.rule, proposal.at,
         proposal.created_us, proposal.expires_us, list(proposal.landed), proposal.fingerprint,
         list(proposal.undoes), [(part.seq, part.path.text, list(part.hunks)) for part in proposal.parts],
-        proposal.is_collecting, list(proposal.lands_after),
+        proposal.is_collecting, list(proposal.lands_after), author.turn,
     )  # fmt: skip
     return (
         proposal.state, author.session, author.request_id, proposal.revision, proposal.changed_us,
@@ -730,7 +731,7 @@ def _proposal(
         ProposalNumber(number),
         cast("ProposalState", state),
         cast("ProposalKind", kept.kind),
-        Authorship(kept.actor, session, kept.message, request_id),
+        Authorship(kept.actor, session, kept.message, request_id, turn=kept.turn),
         _globs(kept.may_write),
         kept.rule,
         Seq(kept.at),

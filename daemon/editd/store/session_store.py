@@ -16,7 +16,7 @@ from editd.values.content import Version
 from editd.values.glob import GlobSet, known_globs
 from editd.values.path import WorkspacePath
 from editd.values.path_rules import Bounds, RuleOnPaths, fits
-from editd.values.transaction import Base, Published, ReadMark
+from editd.values.transaction import Base, Published, ReadMark, TurnMark
 
 if TYPE_CHECKING:
     import sqlite3
@@ -354,6 +354,8 @@ class StoredSpan(msgspec.Struct, frozen=True):
     process: tuple[int, int] | None  # pid and start
     head: int
     asked: int | None = None  # the newest transaction when the agent asked its user about it
+    turn: TurnMark | None = None  # older versions wrote neither this nor the next
+    call: str | None = None
 
 
 Row = tuple[str, WorkspacePath, ReadMark | None]  # with the session's name; None deletes the mark

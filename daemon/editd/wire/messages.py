@@ -40,6 +40,7 @@ Batch = Literal["each", "session", "draft"]  # a proposal for each edit, or one 
 SessionKind = Literal["person", "agent"]  # whom a session acts for
 WaitFor = Literal["settled", "any"]
 By = Literal["path", "time"]  # the evidence for the author of a change that a tool or command made
+CallOutcome = Literal["ran", "failed", "denied", "interrupted"]
 DecisionKind = Literal["approve", "reject", "submit", "withdraw", "expire", "moot", "reopen"]
 
 
@@ -704,6 +705,8 @@ class ExecBegin(Params):
     paths: list[str] | None = None  # the files that a tool will change; none: a command, which may change any
     whole: list[str] = []  # files of `paths` that it overwrites or deletes without a look at their text
     key: str | None = None  # any connection of the session ends it with this
+    call: str | None = None  # the agent's own id of the tool's call
+    native_turn: str | None = None  # the agent's own id of its turn; by default the session's present turn
     pid: int | None = None  # it ends with this process
     ttl: float | None = None  # seconds
     wait: float | None = None  # seconds, for the brackets of other sessions
@@ -746,6 +749,64 @@ class ExecEnd(Params):
     seen: bool = False  # the session knows its own changes to `paths`
     command: str | None = None  # with `key`: of a bracket whose beginning may have been missed
     made: list[MadeText] = []  # with `key`: the texts of the tool's call
+
+
+class TurnBegin(Params):
+    """Begin a turn of the session, because its agent got a prompt. The turn before it and its brackets end.
+
+    `conversation` and `native` are the agent's own ids of the conversation, which goes on after a resume, and
+    of the turn. A repeated `native` is the same turn. `parent` is the session whose turn started this agent.
+    `pid` is the process of the agent. Only the session itself may write its turns.
+    """
+
+    method: ClassVar[str] = "turn.begin"
+    conversation: str
+    session: str | None = None
+    native: str | None = None
+    source: str | None = None  # the origin of the prompt, in the agent's own words
+    model: str | None = None
+    prompt: str | None = None  # kept without secrets, as `turns.prompts` of the configuration says
+    transcript: str | None = None  # the agent's own file of the conversation
+    parent: str | None = None
+    pid: int | None = None
+
+
+class TurnNote(Params):
+    """Note the model of the session's present turn, or what became of a tool's `call` in it.
+
+    With `asked`, the agent has asked its user about the call.
+    """
+
+    method: ClassVar[str] = "turn.note"
+    session: str | None = None
+    model: str | None = None
+    call: str | None = None
+    asked: bool = False
+    outcome: CallOutcome | None = None
+
+
+class TurnEnd(Params):
+    """End the session's present turn; with `native`, only if it has that id. Later edits have no turn."""
+
+    method: ClassVar[str] = "turn.end"
+    session: str | None = None
+    native: str | None = None
+    reason: str | None = None
+
+
+class Turns(Params):
+    """Return turns, newest first, `limit` at most: of a session and its sub-agents, or of all sessions.
+
+    Each has its transactions, and the proposals that wait. `before` is an RFC 3339 time, left out. With
+    `stat`, each transaction has the lines `added` and `deleted`, and `limit` is 200 at most. The text of a
+    prompt is for the owner and for the turn's own session only.
+    """
+
+    method: ClassVar[str] = "turns"
+    session: str | None = None
+    before: str | None = None  # RFC 3339
+    limit: int = 50
+    stat: bool = False
 
 
 class Claim(Params):
@@ -1012,6 +1073,7 @@ class Forget(Params):
 
     Exactly one of `paths`, `matching` (globs), `content` (versions) and `text` names the contents. Of a file
     the present content stays. Refused with `conflict` if a named content, or the text, is in a file now.
+    In their place, `prompts` names a session, whose prompts are removed.
     """
 
     method: ClassVar[str] = "forget"
@@ -1019,6 +1081,7 @@ class Forget(Params):
     matching: list[str] | None = None  # globs, which mean the same
     content: list[str] | None = None  # versions
     text: str | None = None  # every content that has it
+    prompts: str | None = None  # a session: the prompts of its turns, and of its sub-agents
     dry_run: bool = False
 
 
@@ -1321,6 +1384,8 @@ class BriefTransaction(Result):
     request_id: str | None
     by: By | UnsetType = UNSET  # if a bracket was open for it
     candidates: list[str] | UnsetType = UNSET  # the possible authors of an ambiguous `outside`
+    turn: int | UnsetType = UNSET  # of the agent's session, if it was made in one
+    model: str | UnsetType = UNSET  # of that turn
     parts: list[Part] | UnsetType = UNSET  # of those in `undoes` that are undone only in part: these paths
     claims: list[int] | UnsetType = UNSET  # of a `claim`: the transactions that are its author's
     claimed_by: int | UnsetType = UNSET  # of such a transaction
@@ -1635,6 +1700,57 @@ class ExecEndResult(Result):
     warnings: list[str] = []
 
 
+class TurnBeginResult(Result):
+    turn: int  # its number in the session, from 1
+    warnings: list[str] = []  # about the brackets of the turn before
+
+
+class TurnOf(Result):
+    """A turn of another session."""
+
+    session: str
+    turn: int | None
+
+
+class TurnTransaction(Result):
+    """A transaction of a turn, in brief."""
+
+    seq: int
+    kind: Kind
+    message: str
+    undone_by: int | None
+    added: int | UnsetType | None = UNSET  # lines, if the request has `stat`; null if counting took too long
+    deleted: int | UnsetType | None = UNSET
+
+
+class TurnEntry(Result):
+    """A turn of an agent's session. What is null is unknown, or not for this client."""
+
+    session: str
+    turn: int
+    agent: str | None
+    model: str | None
+    source: str | None
+    parent: TurnOf | None  # the turn that started this sub-agent
+    began: str
+    ended: str | None
+    reason: str | None  # of the end
+    characters: int | None  # of the prompt
+    redactions: int  # secrets that were replaced in it
+    prompt: str | None  # this and the rest for the owner and the turn's own session only
+    conversation: str | None
+    native: str | None
+    transcript: str | None
+    transactions: list[TurnTransaction]
+    proposals: list[int]  # that wait for a decision
+    calls: dict[str, int]  # of tools, by their outcome
+
+
+class TurnsResult(Result):
+    turns: list[TurnEntry]
+    more: bool
+
+
 class ClaimResult(Result):
     transactions: list[int]
 
@@ -1849,6 +1965,7 @@ class ForgetResult(Result):
     others: int  # files in lost and found, refusals and lines of the daemon's log that are removed
     remaining: list[str]  # what still has such content, by a search of the whole state folder
     searched: int  # contents that this search has compared, 0 for a dry run
+    prompts: int = 0  # that are removed, or would be
 
 
 RemoteState = Literal["none", "current", "behind", "offline", "refused", "forked", "paused"]
@@ -2006,6 +2123,10 @@ ANSWERS: dict[type[Params], type[Result]] = {
     ExecEnd: ExecEndResult,
     Claim: ClaimResult,
     Seen: Empty,
+    TurnBegin: TurnBeginResult,
+    TurnNote: Empty,
+    TurnEnd: Empty,
+    Turns: TurnsResult,
     Blame: BlameResult,
     Subscribe: SubscribeResult,
     Unsubscribe: Empty,

@@ -206,6 +206,8 @@ export interface Transaction {
   request_id: string | null
   by: 'path' | 'time'
   candidates: string[]
+  turn: number
+  model: string
   parts: Part[]
   claims: number[]
   claimed_by: number
@@ -519,6 +521,54 @@ export interface ClaimResult {
   transactions: number[]
 }
 
+export interface TurnBeginResult {
+  turn: number
+  warnings: string[]
+}
+
+/** A turn of another session. */
+export interface TurnOf {
+  session: string
+  turn: number | null
+}
+
+/** A transaction of a turn, in brief. */
+export interface TurnTransaction {
+  seq: number
+  kind: 'baseline' | 'claim' | 'edit' | 'exec' | 'outside' | 'redo' | 'restore' | 'rollback' | 'undo'
+  message: string
+  undone_by: number | null
+  added: number | null
+  deleted: number | null
+}
+
+/** A turn of an agent's session. What is null is unknown, or not for this client. */
+export interface TurnEntry {
+  session: string
+  turn: number
+  agent: string | null
+  model: string | null
+  source: string | null
+  parent: TurnOf | null
+  began: string
+  ended: string | null
+  reason: string | null
+  characters: number | null
+  redactions: number
+  prompt: string | null
+  conversation: string | null
+  native: string | null
+  transcript: string | null
+  transactions: TurnTransaction[]
+  proposals: number[]
+  calls: Record<string, number>
+}
+
+export interface TurnsResult {
+  turns: TurnEntry[]
+  more: boolean
+}
+
 export interface BlameLine {
   line: number
   seq: number
@@ -565,6 +615,7 @@ export interface ForgetResult {
   others: number
   remaining: string[]
   searched: number
+  prompts: number
 }
 
 /** An entry of the log that this host cannot use, or not all of it. */

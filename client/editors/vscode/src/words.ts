@@ -10,6 +10,7 @@ export const WORDS: Readonly<Record<string, string>> = {
   'argument from': '--from',
   'argument hunks': '--hunk',
   'argument paths': '--path',
+  'argument prompts': '--prompts',
   'argument proposal': '--proposal',
   'argument propose': '--propose',
   'argument session': '--session NAME (or EDITD_SESSION)',

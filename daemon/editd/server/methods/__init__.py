@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from editd.engine.changesets import Changesets
     from editd.engine.engine import Engine
     from editd.engine.queries import Queries
+    from editd.engine.turns import SessionTurns
     from editd.server.check_runner import CheckRunner
     from editd.server.connection import ClientState
     from editd.server.content_removal import ContentRemoval
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from editd.server.methods.leases import LeaseMethods
     from editd.server.methods.proposals import ProposalMethods
     from editd.server.methods.sessions import SessionMethods
+    from editd.server.methods.turns import TurnMethods
     from editd.server.refusals import Refusals
     from editd.server.regex_pool import RegexPool
     from editd.server.retention import Retention
@@ -152,6 +154,8 @@ class Services(Struct):
     proposals: ProposalMethods
     documents: DocumentMethods
     spans: ExecMethods
+    turns: SessionTurns
+    turn_methods: TurnMethods
     changesets: Changesets
     publishing: asyncio.Lock  # one publish at a time
     refusals: Refusals

@@ -28,6 +28,7 @@ from editd.engine.exec_spans import (
     ExecSpan,
     ExecSpans,
     changes_since,
+    check_id,
     claim_authorship,
     in_doubt_authorship,
     new_span,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
     from editd.engine.access import AccessControl
     from editd.engine.engine import Engine
+    from editd.engine.turns import SessionTurns
     from editd.server.connection import Answer, ClientState
     from editd.server.engine_queue import EngineQueue
     from editd.server.gate import Gate
@@ -115,6 +117,7 @@ class ExecMethods:
         gate: Gate,
         missed_calls: MissedCalls,
         spans: ExecSpans,
+        turns: SessionTurns,
         start: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
         """`spans` are those that the previous daemon has left open. They end in time. `start` runs a task."""
@@ -128,6 +131,7 @@ class ExecMethods:
         self._guard = guard
         self._loop = asyncio.get_running_loop()
         self._spans = spans
+        self._turns = turns
         self._ended_keys = EndedKeys()
         self._openings: list[Opening] = []  # not open yet, the oldest first
         self._changed = Alarm()  # set, and replaced, when a span or an opening has ended
@@ -180,8 +184,12 @@ class ExecMethods:
             raise InvalidParams("`whole` names a path that `paths` does not.", hint="Put it into both.")
         paths = None if params.paths is None else frozenset((*places, *places.values()))
         span = new_span(
-            caller.number, reader, actor, session, redact(params.command), paths, params.key
+            caller.number, reader, actor, session, redact(params.command), paths, params.key,
+            self._turns.current(session, params.native_turn),
         )  # fmt: skip
+        if params.call is not None and session is not None:
+            span.call = check_id(params.call, "call")
+            self._turns.note_call(session, span.turn, span.call)
         span.since_us, span.ends_us = self._guard.clock.now_us(), self._end_us(params)
         span.process = None if params.pid is None else _process(params.pid)
         wait_seconds = _seconds(params.wait, "wait", self.serial_seconds if paths is None else WAIT_SECONDS)
@@ -358,6 +366,9 @@ class ExecMethods:
         spans = self._named(params, caller)
         for span in spans:
             span.how = LOST if params.status is None else f"exit status {params.status}"
+            if span.call is not None and span.session is not None and params.status is not None:
+                outcome: messages.CallOutcome = "ran" if params.status == 0 else "failed"
+                self._turns.note_call(span.session, span.turn, span.call, outcome=outcome)
         session = caller.session_of(params.session)
         self._note_end(params, session, spans)
         actor = self._sessions.actor(params.session, caller)
@@ -368,7 +379,7 @@ class ExecMethods:
             paths = frozenset(texts) or None
             missed = new_span(
                 caller.number, caller.reader(session), actor or convert.ANYBODY, session,
-                redact(params.command), paths, params.key,
+                redact(params.command), paths, params.key, self._turns.current(session),
             )  # fmt: skip
             return self._with_missed(session, self._repaired(missed, texts, is_done=params.status == 0))
         ended = self._ended(spans, texts, has_seen=params.seen, is_done=self._is_done(params))
@@ -446,7 +457,7 @@ class ExecMethods:
             author = in_doubt_authorship(span)
         else:
             assert span.session is not None, "a span with a key has a session"
-            author = claim_authorship(span.actor, span.session, span.command)
+            author = claim_authorship(span.actor, span.session, span.command, span.turn)
             free = [one for one in free if self._fits(one, texts)]
         if free:
             seqs = [one.seq for one in free]
@@ -675,6 +686,7 @@ class ExecMethods:
             self._sessions.actor(params.session, caller) or convert.ANYBODY,
             session,
             redact(params.command),
+            self._turns.ended_since(session, since_us),
         )
         self._note_agent(params, author.actor, session)
 

@@ -231,7 +231,7 @@ def apply(services: Services, params: messages.Apply, caller: ClientState) -> An
     actor = services.sessions.actor(session, caller) if session is not None else caller.name or None
     request = convert.apply(params, caller.reader(session), actor, session)
     if session is not None:
-        request = services.sessions.with_defaults(request)
+        request = services.turns.sign(services.sessions.with_defaults(request))
     if params.on_unsaved is not UNSET or services.documents.held.by_path:
         request = services.documents.marked(request, params.on_unsaved, caller)
     content = params.return_content
@@ -292,7 +292,7 @@ def commit(services: Services, params: messages.Commit, caller: ClientState) -> 
     said = changeset.authorship
     request = Apply(
         tuple(changeset.edits),
-        replace(said, request_id=params.request_id),
+        services.turns.with_turn(replace(said, request_id=params.request_id)),
         changeset.reader,
         params.on_stale or changeset.on_stale,
         fingerprint=convert.fingerprint(params) if params.request_id is not None else "",

@@ -29,6 +29,7 @@ from editd.errors import (
     PathIgnored,
     Timeout,
     TooLarge,
+    UnknownSession,
 )
 from editd.server import convert
 from editd.server.methods.transaction_log import FILES_AT_ONCE, SLICE_SECONDS, with_notes
@@ -90,9 +91,30 @@ async def gc(services: Services, params: messages.Gc, _caller: ClientState) -> m
 
 
 async def forget(services: Services, params: messages.Forget, caller: ClientState) -> messages.ForgetResult:
+    if params.prompts is not None:
+        return await _forget_prompts(services, params, params.prompts)
     selection, text = convert.removal(params)
     actor = services.sessions.actor(None, caller) or convert.ANYBODY
     return convert.forget_result(await services.removal.run(selection, text, actor, is_dry=params.dry_run))
+
+
+async def _forget_prompts(services: Services, params: messages.Forget, session: str) -> messages.ForgetResult:
+    """Remove the prompts of a session. Raises InvalidParams, UnknownSession."""
+    if any(value is not None for value in (params.paths, params.matching, params.content, params.text)):
+        raise InvalidParams(
+            "`prompts` names a session, and no contents.",
+            hint=Advice("Give just one of ", argument_term("prompts"), " and the others."),
+        )
+    store = services.turns.store
+    if await services.queue.run(partial(store.newest, session)) is None:
+        raise UnknownSession(
+            f"No turn of the session {session!r} is known.",
+            hint="Name a session of an agent that tells of its prompts.",
+            data={"session": session},
+        )
+    remove = store.count_prompts if params.dry_run else store.forget
+    count = await services.queue.run_in_thread(partial(remove, session))
+    return convert.forgotten_prompts(count)
 
 
 def blame(
@@ -297,7 +319,8 @@ def _authorship(
     own = params.session if isinstance(params, messages.Redo | messages.Restore) else None
     session = caller.session if own is None else own
     actor = services.sessions.actor(session, caller) if session is not None else caller.name or None
-    return convert.authorship_of(params, actor, caller.session)
+    author = convert.authorship_of(params, actor, caller.session)
+    return author if author.session is None else services.turns.with_turn(author)
 
 
 def scope_of(params: messages.Undo, session: str | None) -> Scope:

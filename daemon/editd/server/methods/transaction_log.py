@@ -149,13 +149,13 @@ async def _with_lines(services: Services, rows: Sequence[LogRow]) -> list[LogRow
         added = removed = None
         if time.monotonic() < until:
             with contextlib.suppress(*UNCOUNTED):
-                count = partial(_lines_as_made, services, row.transaction)
+                count = partial(lines_as_made, services, row.transaction)
                 added, removed = await services.queue.run_in_thread(count)
         counted.append(replace(row, shown=replace(row.shown, added=added, deleted=removed)))
     return counted
 
 
-def _lines_as_made(services: Services, transaction: Transaction) -> tuple[int, int]:
+def lines_as_made(services: Services, transaction: Transaction) -> tuple[int, int]:
     """Count the lines of a transaction, whether or not a part of it was undone later."""
     touches = tuple(replace(one, undone_by=None) for one in transaction.touches)
     return lines_of(services, replace(transaction, touches=touches))

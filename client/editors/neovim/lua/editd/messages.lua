@@ -181,6 +181,8 @@
 ---@field request_id string|vim.NIL
 ---@field by 'path'|'time'
 ---@field candidates string[]
+---@field turn integer
+---@field model string
 ---@field parts editd.Part[]
 ---@field claims integer[]
 ---@field claimed_by integer
@@ -458,6 +460,49 @@
 ---@class editd.ClaimResult
 ---@field transactions integer[]
 
+---@class editd.TurnBeginResult
+---@field turn integer
+---@field warnings string[]
+
+---A turn of another session.
+---@class editd.TurnOf
+---@field session string
+---@field turn integer|vim.NIL
+
+---A transaction of a turn, in brief.
+---@class editd.TurnTransaction
+---@field seq integer
+---@field kind 'baseline'|'claim'|'edit'|'exec'|'outside'|'redo'|'restore'|'rollback'|'undo'
+---@field message string
+---@field undone_by integer|vim.NIL
+---@field added integer|vim.NIL
+---@field deleted integer|vim.NIL
+
+---A turn of an agent's session. What is null is unknown, or not for this client.
+---@class editd.TurnEntry
+---@field session string
+---@field turn integer
+---@field agent string|vim.NIL
+---@field model string|vim.NIL
+---@field source string|vim.NIL
+---@field parent editd.TurnOf|vim.NIL
+---@field began string
+---@field ended string|vim.NIL
+---@field reason string|vim.NIL
+---@field characters integer|vim.NIL
+---@field redactions integer
+---@field prompt string|vim.NIL
+---@field conversation string|vim.NIL
+---@field native string|vim.NIL
+---@field transcript string|vim.NIL
+---@field transactions editd.TurnTransaction[]
+---@field proposals integer[]
+---@field calls table<string, integer>
+
+---@class editd.TurnsResult
+---@field turns editd.TurnEntry[]
+---@field more boolean
+
 ---@class editd.BlameLine
 ---@field line integer
 ---@field seq integer
@@ -499,6 +544,7 @@
 ---@field others integer
 ---@field remaining string[]
 ---@field searched integer
+---@field prompts integer
 
 ---An entry of the log that this host cannot use, or not all of it.
 ---@class editd.NamedEntry

@@ -11,6 +11,7 @@ return {
   ['argument from'] = '--from',
   ['argument hunks'] = '--hunk',
   ['argument paths'] = '--path',
+  ['argument prompts'] = '--prompts',
   ['argument proposal'] = '--proposal',
   ['argument propose'] = '--propose',
   ['argument session'] = '--session NAME (or EDITD_SESSION)',
