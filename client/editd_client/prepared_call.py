@@ -21,7 +21,7 @@ WAIT_SECONDS_MAX = 86400.0  # the daemon's own limit for `wait`
 Given = ParamSpec("Given")
 Built = TypeVar("Built")
 Result = TypeVar("Result")
-Name = TypeVar("Name", bound=str)
+Name = TypeVar("Name", bound=str | int)
 Value = TypeVar("Value")
 Told = TypeVar("Told", bound=messages.Message)
 
@@ -149,9 +149,9 @@ def to_list(values: Sequence[Value] | None) -> list[Value] | None:
 
 
 def one_or_list(value: Name | Sequence[Name] | None) -> Name | list[Name] | None:
-    """Return one name, or several as a list for the message."""
-    if value is None or isinstance(value, str):
-        return value  # pyright: ignore[reportReturnType]  # a Name is a str
+    """Return one name or number, or several as a list for the message."""
+    if value is None or isinstance(value, str | int):
+        return value  # pyright: ignore[reportReturnType]  # a Name is one of these
     return list(value)
 
 

@@ -403,6 +403,8 @@ def log(
     until: str | None = None,
     grep: str | None = None,
     unreviewed: bool = False,
+    turn: int | Sequence[int] | None = None,
+    prompt: str | None = None,
     limit: int = 50,
     brief: bool = False,
     stat: bool = False,
@@ -412,9 +414,10 @@ def log(
     Each of `path`, `session`, `actor` and `kind` is one or several; any may match. `before` and
     `after` are transactions, themselves left out; `since` and `until` are RFC 3339 times. `grep` is text in
     the message, in either case of ASCII letters. `unreviewed` leaves the work of sessions that no person has
-    approved or marked (`review_mark`). With `brief`, each transaction has `files_count` and the
-    first `path` in place of its files. With `stat`, it has the lines `added` and `deleted` (None if
-    counting took too long); `limit` is 200 at most then.
+    approved or marked (`review_mark`). `turn` is one or several turns of the `session`, and `prompt` is text
+    in the prompt of the turn, of those that the client may read. With `brief`, each transaction has
+    `files_count` and the first `path` in place of its files. With `stat`, it has the lines `added` and
+    `deleted` (None if counting took too long); `limit` is 200 at most then.
     """
     return call(
         messages.Log(
@@ -428,6 +431,8 @@ def log(
             until=until,
             grep=grep,
             unreviewed=unreviewed,
+            turn=one_or_list(turn),
+            prompt=prompt,
             limit=limit,
             brief=brief,
             stat=stat,
@@ -448,6 +453,8 @@ def log_count(
     until: str | None = None,
     grep: str | None = None,
     unreviewed: bool = False,
+    turn: int | Sequence[int] | None = None,
+    prompt: str | None = None,
 ) -> PreparedCall[messages.LogCountResult]:
     """Return the number of transactions that `log` would list without a limit, and the newest one."""
     return call(
@@ -462,6 +469,8 @@ def log_count(
             until=until,
             grep=grep,
             unreviewed=unreviewed,
+            turn=one_or_list(turn),
+            prompt=prompt,
         ),
         messages.LogCountResult,
     )
@@ -878,6 +887,21 @@ def blame(path: str) -> PreparedCall[messages.BlameResult]:
     return call(messages.Blame(path=path), messages.BlameResult)
 
 
+def why(
+    path: str,
+    line: int,
+    *,
+    end_line: int | None = None,
+    at: messages.Tx | None = None,
+) -> PreparedCall[messages.WhyResult]:
+    """Return the reason of a line of a file, or of the lines up to `end_line`: transaction, turn and prompt.
+
+    With `at`, of the file as it was right after that transaction. The text of a prompt is for the owner and
+    for the turn's own session only. Refusals as for `blame`.
+    """
+    return call(messages.Why(path=path, line=line, end_line=end_line, at=at), messages.WhyResult)
+
+
 def subscribe(
     *,
     events: Sequence[messages.EventKind] | None = None,
@@ -1274,6 +1298,7 @@ class RequestMethods:
     turn_end = request_method(turn_end)
     turns = request_method(turns)
     blame = request_method(blame)
+    why = request_method(why)
     unsubscribe = request_method(unsubscribe)
     gc = request_method(gc)
     forget = request_method(forget)

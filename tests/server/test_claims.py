@@ -220,7 +220,8 @@ def test_the_index_of_an_editd_without_claims_is_taken_over(place: Workplace, cl
     seq = written(place, client, a="x\n")
     place.stop()
     with contextlib.closing(sqlite3.connect(place.state / "index.db")) as database, database:
-        for column in ("claims", "claimed_by", "arrival"):
+        database.execute("drop index tx_by_turn")
+        for column in ("claims", "claimed_by", "arrival", "turn", "model"):
             database.execute(f"alter table tx drop column {column}")
         database.execute("drop table landed")
         database.execute("drop table set_back")

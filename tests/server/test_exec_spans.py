@@ -31,7 +31,14 @@ if TYPE_CHECKING:
     from support.workplace import Workplace
 
 TEXT = "one\ntwo\nand\nmore\nthree\n"
-NEW_COLUMNS = ("attribution", "claims", "claimed_by", "arrival")  # of the index, since its version 6
+NEW_COLUMNS = (
+    "attribution",
+    "claims",
+    "claimed_by",
+    "arrival",
+    "turn",
+    "model",
+)  # of the index, since its version 6
 
 
 @pytest.fixture
@@ -690,6 +697,7 @@ def test_the_state_of_a_daemon_without_brackets_with_keys_is_taken_over(place: W
         (
             "index.db",
             (
+                "drop index tx_by_turn",
                 *(f"alter table tx drop column {name}" for name in NEW_COLUMNS),
                 "drop table landed",
                 "drop table set_back",

@@ -45,6 +45,7 @@ def requests(lease: str, view: str, evil: str) -> list[Request]:
         ("log.refusals", {}),
         ("show", {"tx": OTHERS}),
         ("blame", {"path": "a.txt"}),
+        ("why", {"path": "a.txt", "line": 1}),
         ("session.list", {"all": True, "activity": True}),
         ("session.open", {"name": "walker", "fresh": True}),
         ("session.pause", {"session": VICTIM}),

@@ -71,6 +71,8 @@ VERBS: Mapping[str, Mapping[str, str]] = {  # section of the help: verb: its lin
         "show": "Show transactions and their changes.",
         "diff": "Show the changes between transactions, or since the newest.",
         "blame": "Show the author and transaction of each line of a file.",
+        "why": "Show the transaction, turn and prompt behind a line.",
+        "turns": "List the prompts of agents, with their transactions.",
         "watch": "Print each transaction as it happens.",
         "read": "Print a file, current or as of a transaction.",
         "settle": "Wait until the history has all changes of other programs.",
@@ -107,6 +109,7 @@ MODULES: Mapping[str, Sequence[str]] = {  # module: its verbs. Each other verb h
     "daemon": ("start", "stop", "status", "socket", "settle", "check", "gc"),
     "config": ("config", "hooks"),
     "agents": ("integrate", "hook", "claim"),
+    "why": ("why", "turns"),
     "help": ("help", "version"),
 }
 

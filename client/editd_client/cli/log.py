@@ -69,6 +69,11 @@ class LogCommand(click.Command):
     "--of", "--session", "sessions", multiple=True, metavar="SESSION",
     help="Only of this session. Repeatable.",
 )  # fmt: skip
+@click.option(
+    "--turn", "turns", multiple=True, type=click.IntRange(min=1), metavar="N",
+    help="Only of this turn of the --of session. Repeatable.",
+)  # fmt: skip
+@click.option("--prompt", metavar="TEXT", help="Only of turns with this text in the prompt.")
 @click.option("--before", type=int, metavar="SEQ", help="Only transactions before this one.")
 @click.option("--after", type=int, metavar="SEQ", help="Only transactions after this one.")
 @click.option("--since", metavar="TIME", help="Only transactions of that time or later.")
@@ -114,6 +119,8 @@ class LogOptions:
     kinds: tuple[Kind, ...]
     actors: tuple[str, ...]
     sessions: tuple[str, ...]
+    turns: tuple[int, ...]
+    prompt: str | None
     before: int | None
     after: int | None
     since: str | None
@@ -129,6 +136,8 @@ class LogOptions:
 def _log(invocation: Invocation, options: LogOptions) -> None:
     if options.template is not None:
         _check_template(options.template)
+    if options.turns and not options.sessions:
+        raise click.UsageError("--turn goes with --of SESSION.")
     if options.refused:
         _list_refusals(invocation, options)
         return
@@ -137,6 +146,8 @@ def _log(invocation: Invocation, options: LogOptions) -> None:
         "after": options.after,
         "path": invocation.paths(options.paths),
         "session": options.sessions or None,
+        "turn": options.turns or None,
+        "prompt": options.prompt,
         "actor": options.actors or None,
         "kind": options.kinds or None,
         "since": None if options.since is None else parse_time(options.since),

@@ -158,6 +158,7 @@ PERMISSIONS: dict[type[messages.Params], Permission] = {
     messages.LogRefusals: Permission("anyone", _READS),
     messages.Show: Permission("anyone", _READS),
     messages.Blame: Permission("anyone", _READS),
+    messages.Why: Permission("anyone", _PROMPTS),
     messages.SessionList: Permission("anyone", _READS),
     messages.SessionOpen: Permission("anyone", "Opens a session under a name that is free."),
     messages.SessionClose: Permission("holder", "Ends a session.", action="end another's session"),

@@ -242,7 +242,18 @@ def wanted(params: messages.LogFilter) -> LogQuery:
         None if params.until is None else time_us(params.until),
         params.grep or None,
         is_unreviewed=params.unreviewed,
+        turns=_turns(params),
     )
+
+
+def _turns(params: messages.LogFilter) -> tuple[int, ...]:
+    """Parse the turns of a filter. Raises InvalidParams."""
+    if params.turn is None:
+        return ()
+    turns = tuple(params.turn) if isinstance(params.turn, list) else (params.turn,)
+    if params.session is None or not turns:
+        raise InvalidParams("`turn` needs a `session`.", hint="Name the session of the turns.")
+    return turns
 
 
 _ABOUT_A_SESSION = (messages.Undo, messages.Rollback)

@@ -254,6 +254,10 @@ class Gate:
                 data={"session": session},
             )
 
+    def sees_all_prompts(self, caller: ClientState) -> bool:
+        """Return whether the connection may read the prompts of each session, as the owner does."""
+        return is_owner(self.facts(caller))
+
     def sees_prompts(self, session: str, process: ProcessKey | None, caller: ClientState) -> bool:
         """Return whether the connection may read a session's prompts: the owner's, or the session's own."""
         facts = self.facts(caller)

@@ -23,6 +23,7 @@ from editd.server.methods import (
     session_list,
     transaction_log,
     turn_list,
+    why,
 )
 from editd.server.methods.documents import DocumentMethods
 from editd.server.methods.exec_spans import ExecMethods
@@ -97,6 +98,7 @@ METHODS: dict[type[messages.Params], MethodRow] = dict([
     _row(messages.LogRefusals, Refusals.latest, gets="refusals"),
     _row(messages.Show, history.show, needs="files"),
     _row(messages.Blame, history.blame),
+    _row(messages.Why, why.why),
     _row(messages.SessionList, session_list.session_list, needs="files"),
     _row(messages.SessionPause, oversight.pause),
     _row(messages.SessionResume, oversight.resume),

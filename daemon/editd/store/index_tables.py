@@ -103,6 +103,8 @@ class LogQuery(Struct, frozen=True):
     grep: str | None = None  # text in the message; the case of ASCII letters does not matter
     is_in_force: bool = False  # only transactions that are not undone
     is_unreviewed: bool = False  # only work of sessions, in force, that no person has approved or marked
+    turns: tuple[int, ...] = ()  # of the sessions
+    of_turns: tuple[tuple[str, int], ...] | None = None  # sessions with a turn
 
 
 class TransactionInfo(Struct, frozen=True):
@@ -341,6 +343,12 @@ UNREVIEWED = (
 )  # fmt: skip
 
 
+_OF_TURNS = (
+    "(tx.session, tx.turn) in (select json_extract(value, '$[0]'), json_extract(value, '$[1]')"
+    " from json_each(?))"
+)
+
+
 def matching_log(wanted: LogQuery, times: Iterable[tuple[str, str, int | None]]) -> tuple[str, list[Any]]:
     """Return what follows `from` in a query of the matching transactions, and its values.
 
@@ -364,6 +372,12 @@ def matching_log(wanted: LogQuery, times: Iterable[tuple[str, str, int | None]])
         conditions.append("tx.undone_by is null")
     if wanted.is_unreviewed:
         conditions += UNREVIEWED
+    if wanted.turns:
+        conditions.append(f"tx.turn in ({marks(wanted.turns)})")
+        values += wanted.turns
+    if wanted.of_turns is not None:
+        conditions.append(_OF_TURNS)
+        values.append(json.dumps(wanted.of_turns))
     if wanted.grep is not None:
         conditions.append("instr(lower(tx.message), lower(?))")
         values.append(encode_text(wanted.grep))

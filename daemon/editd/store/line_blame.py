@@ -82,11 +82,16 @@ class LineBlame:
     """A search for the transaction of each line, in steps. `seqs` has the result so far."""
 
     def __init__(
-        self, history: LineHistory, path: WorkspacePath, version: Version, wanted: range | None = None
+        self,
+        history: LineHistory,
+        path: WorkspacePath,
+        version: Version,
+        wanted: range | None = None,
+        through: int | None = None,
     ) -> None:
-        """Blame the lines of `path`, which holds `version` after the newest transaction.
+        """Blame the lines of `path`, which holds `version` after transaction `through` (None: the newest).
 
-        If `wanted` is given, blame only the lines with these indexes.
+        If `wanted` is given, blame only the lines with these indexes, as far as there are such lines.
         """
         self._history = history
         self._contents: dict[Version, bytes] = {}
@@ -96,8 +101,9 @@ class LineBlame:
         """The transactions after left out contents: lines that these had may count as theirs."""
         self._suspects: dict[tuple[int, WorkspacePath], tuple[Change[Entry], Lines]] = {}
         self._order: list[tuple[int, WorkspacePath]] = []  # a heap: the newest transaction first
-        searched = wanted or range(lines)
-        self._suspect(path, int(history.head), [UnchangedRun(searched.start, searched.start, len(searched))])
+        searched = range(lines) if not wanted else range(wanted.start, min(wanted.stop, lines))
+        newest = int(history.head) if through is None else through
+        self._suspect(path, newest, [UnchangedRun(searched.start, searched.start, len(searched))])
 
     def run_for(self, seconds: float) -> bool:
         """Continue the search for about `seconds`. Return whether it is complete.

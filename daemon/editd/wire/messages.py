@@ -498,6 +498,8 @@ class LogFilter(Params):
     until: str | None = None
     grep: str | None = None  # text in the message
     unreviewed: bool = False  # work of sessions, in force, that no person has approved or marked
+    turn: int | list[int] | None = None  # of the session
+    prompt: str | None = None  # text in the prompt of the turn
 
 
 class Log(LogFilter):
@@ -506,9 +508,10 @@ class Log(LogFilter):
     Each of `path`, `session`, `actor` and `kind` is one or several; any may match. `before` and
     `after` are transactions, themselves left out; `since` and `until` are RFC 3339 times. `grep` is text in
     the message, in either case of ASCII letters. `unreviewed` leaves the work of sessions that no person has
-    approved or marked (`review.mark`). With `brief`, each transaction has `files_count` and the
-    first `path` in place of its files. With `stat`, it has the lines `added` and `deleted` (None if
-    counting took too long); `limit` is 200 at most then.
+    approved or marked (`review.mark`). `turn` is one or several turns of the `session`, and `prompt` is text
+    in the prompt of the turn, of those that the client may read. With `brief`, each transaction has
+    `files_count` and the first `path` in place of its files. With `stat`, it has the lines `added` and
+    `deleted` (None if counting took too long); `limit` is 200 at most then.
     """
 
     method: ClassVar[str] = "log"
@@ -848,6 +851,20 @@ class Blame(Params):
 
     method: ClassVar[str] = "blame"
     path: str
+
+
+class Why(Params):
+    """Return the reason of a line of a file, or of the lines up to `end_line`: transaction, turn and prompt.
+
+    With `at`, of the file as it was right after that transaction. The text of a prompt is for the owner and
+    for the turn's own session only. Refusals as for `blame`.
+    """
+
+    method: ClassVar[str] = "why"
+    path: str
+    line: int  # from 1
+    end_line: int | None = None  # included
+    at: Tx | None = None
 
 
 class ProposalList(Params):
@@ -1771,6 +1788,33 @@ class BlameResult(Result):
     gaps: list[int] | UnsetType = UNSET  # these may have lines of earlier ones, whose content was forgotten
 
 
+class WhyLine(Result):
+    """The reason of a line. What is null is unknown, or not for this client."""
+
+    line: int  # from 1
+    path: str
+    transaction: int
+    kind: Kind
+    message: str
+    actor: str
+    session: str | None
+    agent: str | None
+    model: str | None
+    turn: int | None
+    prompt: str | None
+    characters: int | None  # of the prompt as it was given
+    began: str | None  # the time of the prompt
+    time: str
+    reviewed: ReviewedBy | None
+    host: str | None  # if it came from another host
+    transcript: str | None  # the agent's own file, as the prompt
+
+
+class WhyResult(Result):
+    version: str
+    lines: list[WhyLine]
+
+
 class SubscribeResult(Result):
     subscription: int
     head: int
@@ -2128,6 +2172,7 @@ ANSWERS: dict[type[Params], type[Result]] = {
     TurnEnd: Empty,
     Turns: TurnsResult,
     Blame: BlameResult,
+    Why: WhyResult,
     Subscribe: SubscribeResult,
     Unsubscribe: Empty,
     Gc: GcResult,

@@ -585,6 +585,32 @@ export interface BlameResult {
   gaps: number[]
 }
 
+/** The reason of a line. What is null is unknown, or not for this client. */
+export interface WhyLine {
+  line: number
+  path: string
+  transaction: number
+  kind: 'baseline' | 'claim' | 'edit' | 'exec' | 'outside' | 'redo' | 'restore' | 'rollback' | 'undo'
+  message: string
+  actor: string
+  session: string | null
+  agent: string | null
+  model: string | null
+  turn: number | null
+  prompt: string | null
+  characters: number | null
+  began: string | null
+  time: string
+  reviewed: ReviewedBy | null
+  host: string | null
+  transcript: string | null
+}
+
+export interface WhyResult {
+  version: string
+  lines: WhyLine[]
+}
+
 export interface SubscribeResult {
   subscription: number
   head: number

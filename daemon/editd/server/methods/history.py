@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from editd.engine.commands import UndoKind
     from editd.server.connection import Answer, ClientState
     from editd.server.methods import Services
-    from editd.values.content import Version
+    from editd.values.content import FileState, Version
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Authorship, ConflictReport, Outcome, Transaction
 
@@ -122,17 +122,17 @@ def blame(
 ) -> Awaitable[messages.BlameResult]:
     path = services.engine.tree.resolve(convert.path(params.path))
     if services.shared_log.is_joined:
-        return _blamed_by_the_log(services, path)
+        return blamed_by_the_log(services, path)
     return _blamed(services, path)
 
 
 def _begun(services: Services, path: WorkspacePath) -> tuple[Version, LineBlame]:
     """Record the current content, and return its version and the search for its authors. Raises Refused."""
-    version = _recorded(services, path)
+    version = recorded_version(services, path)
     return version, LineBlame(services.engine.history, path, version)
 
 
-def _recorded(services: Services, path: WorkspacePath) -> Version:
+def recorded_version(services: Services, path: WorkspacePath) -> Version:
     """Record the current content, as `read` does, and return its version. Raises Refused."""
     state = services.engine.recorder.look(path)
     data = {"path": path.text}
@@ -149,6 +149,15 @@ def _recorded(services: Services, path: WorkspacePath) -> Version:
             hint="Edit the file to add it to the history.",
             data=data,
         )
+    check_lines(services, path, state)
+    if services.engine.history.is_dropped(entry.version):
+        raise services.engine.history.missing(entry.version)
+    return entry.version
+
+
+def check_lines(services: Services, path: WorkspacePath, state: FileState) -> None:
+    """Raise NotText or TooLarge if a content has no lines, or too many."""
+    data = {"path": path.text}
     shown = services.engine.decoder.in_utf8(state) or state
     if b"\0" in shown.content:
         raise NotText(
@@ -169,13 +178,20 @@ def _recorded(services: Services, path: WorkspacePath) -> Version:
             ),
             data=data | {"lines": lines, "limit": BLAME_LINES_MAX},
         )
-    if services.engine.history.is_dropped(entry.version):
-        raise services.engine.history.missing(entry.version)
-    return entry.version
 
 
 async def _blamed(services: Services, path: WorkspacePath) -> messages.BlameResult:
     version, lines = await services.queue.run_in_thread(partial(_begun, services, path))
+    await search_through(services, path, lines)
+    return messages.BlameResult(
+        version=version,
+        lines=await services.queue.run_in_thread(partial(_blame_lines, services, lines)),
+        gaps=sorted(lines.gaps) if lines.gaps else UNSET,
+    )
+
+
+async def search_through(services: Services, path: WorkspacePath, lines: LineBlame) -> None:
+    """Search for the authors of lines, in slices. Raises Timeout."""
     loop = asyncio.get_running_loop()
     until = loop.time() + BLAME_SECONDS_MAX
     while not await services.queue.run_in_thread(partial(lines.run_for, SLICE_SECONDS)):
@@ -186,14 +202,9 @@ async def _blamed(services: Services, path: WorkspacePath) -> messages.BlameResu
                 data={"path": path.text},
             )
         await asyncio.sleep(0)  # requests that wait for a turn go first
-    return messages.BlameResult(
-        version=version,
-        lines=await services.queue.run_in_thread(partial(_blame_lines, services, lines)),
-        gaps=sorted(lines.gaps) if lines.gaps else UNSET,
-    )
 
 
-async def _blamed_by_the_log(services: Services, path: WorkspacePath) -> messages.BlameResult:
+async def blamed_by_the_log(services: Services, path: WorkspacePath) -> messages.BlameResult:
     """Return the author of each line by the order of the log, so that all hosts agree."""
     found = await _blamed(services, path)
     for _ in range(BLAME_TRIES):
@@ -203,7 +214,7 @@ async def _blamed_by_the_log(services: Services, path: WorkspacePath) -> message
         if authors is not None:
             lines = [_as_in_log(*pair) for pair in zip(found.lines, authors, strict=True)]
             return replace(found, lines=lines)
-        now = await services.queue.run_in_thread(partial(_recorded, services, path))
+        now = await services.queue.run_in_thread(partial(recorded_version, services, path))
         if now == version:  # the file is not shared
             return found
         found = await _blamed(services, path)

@@ -52,7 +52,7 @@ class LogRow(Struct, frozen=True):
     files: tuple[int, str | None]  # their number and the first path, for a brief log
 
 
-def log(services: Services, params: messages.Log, _caller: ClientState) -> Answer:
+def log(services: Services, params: messages.Log, caller: ClientState) -> Answer:
     if not 1 <= params.limit <= LOG_TRANSACTIONS_MAX:
         raise InvalidParams(f"`limit` is between 1 and {LOG_TRANSACTIONS_MAX}.")
     if params.stat and params.limit > STAT_TRANSACTIONS_MAX:
@@ -60,7 +60,7 @@ def log(services: Services, params: messages.Log, _caller: ClientState) -> Answe
             f"With `stat`, `limit` is at most {STAT_TRANSACTIONS_MAX}.",
             hint=Advice(argument_term("before"), " continues the list."),
         )
-    wanted = _wanted(services, params)
+    wanted = _wanted(services, params, caller)
     if params.stat or params.limit > AT_ONCE:
         return _long_log(services, params, wanted)
     transactions, more = services.queries.transactions(wanted, params.limit, files=False)
@@ -183,16 +183,29 @@ def _pairs(transaction: Transaction) -> Iterator[tuple[Entry | None, Entry | Non
             yield touch.before, touch.after
 
 
-def log_count(services: Services, params: messages.LogCount, _caller: ClientState) -> messages.LogCountResult:
+def log_count(services: Services, params: messages.LogCount, caller: ClientState) -> messages.LogCountResult:
     history = services.engine.history
     return messages.LogCountResult(
-        count=history.index.count_matching(_wanted(services, params)), head=history.head,
+        count=history.index.count_matching(_wanted(services, params, caller)), head=history.head,
         warnings=_times_warning(services, params),
     )  # fmt: skip
 
 
-def _wanted(services: Services, params: messages.LogFilter) -> LogQuery:
+def _wanted(services: Services, params: messages.LogFilter, caller: ClientState) -> LogQuery:
     if params.unreviewed:
         know_marks(services)
     query, history = convert.wanted(params), services.engine.history
+    if params.prompt:
+        query = replace(query, of_turns=_turns_with(services, params.prompt, caller))
     return replace(query, paths=tuple(in_recorded_form(path, history) for path in query.paths))
+
+
+def _turns_with(services: Services, text: str, caller: ClientState) -> tuple[tuple[str, int], ...]:
+    """Return the turns whose prompt has a text, of those that the connection may read."""
+    turns, gate = services.turns, services.gate
+    if gate.sees_all_prompts(caller):
+        return tuple(turns.store.with_text(text, None))
+    own = caller.session
+    if own is None or not gate.sees_prompts(own, turns.process_of(own), caller):
+        return ()
+    return tuple(turns.store.with_text(text, [own]))

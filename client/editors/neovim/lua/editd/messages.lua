@@ -517,6 +517,30 @@
 ---@field lines editd.BlameLine[]
 ---@field gaps integer[]
 
+---The reason of a line. What is null is unknown, or not for this client.
+---@class editd.WhyLine
+---@field line integer
+---@field path string
+---@field transaction integer
+---@field kind 'baseline'|'claim'|'edit'|'exec'|'outside'|'redo'|'restore'|'rollback'|'undo'
+---@field message string
+---@field actor string
+---@field session string|vim.NIL
+---@field agent string|vim.NIL
+---@field model string|vim.NIL
+---@field turn integer|vim.NIL
+---@field prompt string|vim.NIL
+---@field characters integer|vim.NIL
+---@field began string|vim.NIL
+---@field time string
+---@field reviewed editd.ReviewedBy|vim.NIL
+---@field host string|vim.NIL
+---@field transcript string|vim.NIL
+
+---@class editd.WhyResult
+---@field version string
+---@field lines editd.WhyLine[]
+
 ---@class editd.SubscribeResult
 ---@field subscription integer
 ---@field head integer
