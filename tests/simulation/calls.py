@@ -678,7 +678,9 @@ def in_force(calls: Calls | Current) -> Iterator[None]:
         filesystem._may_rename.cache_clear()
         put(filesystem, "_may_rename", lambda _flags: True)
         put(filesystem, "_may_syncfs", lambda: True)
-        put(hidden_folders, "MountEvents", partial(MountEvents, os.devnull))  # nothing is mounted in this world
+        put(
+            hidden_folders, "MountEvents", partial(MountEvents, os.devnull)
+        )  # nothing is mounted in this world
         put(hidden_folders, "mounts", list)
         put(proc, "boot_name", lambda: f"00000000-0000-0000-0000-{calls.boot:012x}")
         yield

@@ -304,7 +304,7 @@ class _Walk:
         return self._floor.apply_floor(oid, bytes(self._own.read(pygit2.Oid(raw=oid))[1]))
 
 
-_TX = "select seq, id, kind, actor, session, message, request_id, time_us, undoes, notes from tx"
+_TX = "select seq, id, kind, actor, session, message, request_id, time_us, undoes, notes, claimed_by from tx"
 _TOUCH = "select path, seq, before_mode, before, after_mode, after, source from touch"
 
 
@@ -314,7 +314,9 @@ class _IndexComparison:
     def __init__(self, path: str, through: int | None) -> None:
         self._path = path
         self._through = through
-        self._oldest: int | None = None  # of the transactions so far
+        self._newest: int | None = None  # of the transactions so far
+        self._oldest: int | None = None
+        self._claimed: dict[int, tuple[Any, ...]] = {}  # the columns that a claim has changed
         self._tx: list[tuple[Any, ...]] = []  # the rows to compare next
         self._touch: list[tuple[Any, ...]] = []
         self._differs_at: int | None = None
@@ -323,10 +325,16 @@ class _IndexComparison:
     def add(self, transaction: Transaction, notes: bytes) -> None:
         """Compare the next older transaction, at once or with those after it."""
         seq = int(transaction.seq)
+        self._newest = seq if self._newest is None else self._newest
+        row = index_tables.transaction_row(transaction)
+        for claimed in transaction.claims:  # the oldest claim of a change counts, and comes last here
+            self._claimed[int(claimed)] = (index_tables.CLAIMED, *row[3:5])
         if self._through is not None and seq > self._through:
             return
         self._oldest = seq
-        self._tx.append((*index_tables.transaction_row(transaction), notes))
+        if seq in self._claimed and transaction.kind == index_tables.CLAIMABLE:
+            row = (*row[:2], *self._claimed[seq], *row[5:])
+        self._tx.append((*row, notes))
         for path, _, *sides, source in index_tables.touch_rows(transaction):
             before_mode, before, _, after_mode, after, _ = sides
             self._touch.append((path, seq, before_mode, before, after_mode, after, source))
@@ -374,12 +382,14 @@ class _IndexComparison:
         self._tx, self._touch = [], []
         try:
             with contextlib.closing(sqlite.connect_to_read(self._path)) as database:
-                written = database.execute(f"{_TX} where seq between ? and ?", ends).fetchall()
+                fetched = database.execute(f"{_TX} where seq between ? and ?", ends).fetchall()
                 query = f"{_TOUCH} where seq between ? and ?"
                 written_touches = database.execute(query, ends).fetchall()
         except sqlite3.Error as error:
             self._error = error
             return
-        differing = {row[0] for row in set(rows) ^ set(written)}
+        newest = self._newest or 0
+        since = {row[0] for row in fetched if row[-1] is not None and row[-1] > newest}  # claimed meanwhile
+        differing = {row[0] for row in set(rows) ^ {row[:-1] for row in fetched}} - since
         differing |= {row[1] for row in set(touched) ^ set(written_touches)}
         self._differs_at = min(differing, default=self._differs_at)
