@@ -28,10 +28,15 @@ def waiting(resident: Resident) -> Iterator[tuple[subprocess.Popen[str], int]]:
     helper = resident.warm()
     assert resident.place.process is not None
     resident.place.process.send_signal(signal.SIGSTOP)
-    process = subprocess.Popen(
-        [resident.editctl, "log"], cwd=resident.place.root, env=resident.environment(), text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+    kept = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # `nohup pytest` ignores it, and so would the call
+    try:
+        process = subprocess.Popen(
+            [resident.editctl, "log"], cwd=resident.place.root, env=resident.environment(), text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+            process_group=0,  # the group of a test run may be orphaned, and no program in such a group stops
+        )  # fmt: skip
+    finally:
+        signal.signal(signal.SIGHUP, kept)
     until(lambda: forks_in(str(resident.place.root), helper))
     (fork,) = forks_in(str(resident.place.root), helper)
     until(lambda: has_handler(process.pid, signal.SIGTSTP))
