@@ -151,6 +151,25 @@ def test_a_mark_under_other_conditions_does_not_count(checks: Checks) -> None:
     assert checks.check().known is None
 
 
+@pytest.mark.parametrize("field", ["commit", "scans"])
+def test_a_mark_with_no_id_of_an_object_counts_as_none(checks: Checks, field: str) -> None:
+    first = checks.check()
+    assert first.mark is not None
+    write_verified(
+        str(checks.place.state), replace(first.mark, **{field: ["x"] if field == "scans" else "x"})
+    )
+    result = checks.check()
+    assert (result.problems, result.known) == ([], None)
+
+
+def test_a_mark_with_a_baseline_that_the_history_lacks_does_not_count(checks: Checks) -> None:
+    first = checks.check()
+    assert first.mark is not None
+    write_verified(str(checks.place.state), replace(first.mark, scans=["00" * 20]))
+    result = checks.check()
+    assert (result.problems, result.known) == ([], None)
+
+
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b'{"version": 9}', b"\xff\0"])
 def test_a_mark_that_cannot_be_read_counts_as_none(checks: Checks, content: bytes) -> None:
     checks.check()

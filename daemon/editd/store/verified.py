@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
+from editd.store.git_objects import oid_of
 from editd.store.git_repository import packs_in
 from editd.system.files import read_or_empty, replace_file
 
@@ -66,9 +67,12 @@ class Verified(Struct, frozen=True, tag_field="version", tag=VERSION):
 def read_verified(folder: str) -> Verified | None:
     """Return the mark in the state folder; None if there is none, or none that this version reads."""
     try:
-        return msgspec.json.decode(read_or_empty(os.path.join(folder, VERIFIED)), type=Verified)
-    except (OSError, msgspec.MsgspecError):
+        mark = msgspec.json.decode(read_or_empty(os.path.join(folder, VERIFIED)), type=Verified)
+        for oid in (mark.commit, *mark.scans):
+            oid_of(oid)
+    except (OSError, ValueError):  # a DecodeError is a ValueError
         return None
+    return mark
 
 
 def write_verified(folder: str, mark: Verified | None) -> None:

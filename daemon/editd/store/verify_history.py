@@ -167,8 +167,16 @@ class _Walk:
         contents: list[str] = []
         since = None if self.known is None else self.known.since(packs)
         if self.known is not None:
-            self.is_stale = any(self._missing_in(tree) for tree in self._scans)
-        self.problems = self._of_chain(head, since, contents) or contents
+            self.is_stale = not self._has_scans()
+        if not self.is_stale:
+            self.problems = self._of_chain(head, since, contents) or contents
+
+    def _has_scans(self) -> bool:
+        """Return whether the history has each baseline of the mark, and each of their contents."""
+        try:
+            return not any(map(self._missing_in, self._scans))
+        except (KeyError, ValueError, pygit2.GitError):
+            return False
 
     def mark(self, packs: Mapping[str, PackMark]) -> Verified | None:
         """Return the mark for the next verification, if this one has found no problem."""
